@@ -1,0 +1,280 @@
+"""Level-based foraging: a grid, foods that take the whole team, and a meeting place to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from macop_aht.scenarios import lbf_scripts
+from macop_aht.scenarios.spec import Cell, Script, concatenated, require
+
+if TYPE_CHECKING:
+    from macop_aht.scenarios.drawing import Canvas
+
+FREE, WALL = -1, -2  # a cell of the map holds one of these, or the index of the food that stands on it
+MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.int64)
+
+
+class Params(NamedTuple):
+    """What the kernels read."""
+
+    cells: np.ndarray  # (rows+2, cols+2) the map with a wall around it
+    foods: np.ndarray  # (F,2)
+    spawn: np.ndarray  # (S,2)
+    max_level: int
+    meetings: int
+
+
+class State(NamedTuple):
+    """What the kernels change."""
+
+    pos: np.ndarray  # (B,N,2) row, column
+    level: np.ndarray  # (B,N)
+    food: np.ndarray  # (B,F) level, 0 where collected
+    met: np.ndarray  # (B,) steps in which two agents stood side by side
+
+
+@njit(cache=True)
+def reset(params, state, rows, draws):
+    """Draw different spawn cells and the levels for the environments in `rows` (B,) bool; `draws` (B,2N)."""
+    n_agents, n_cells = state.pos.shape[1], params.spawn.shape[0]
+    taken = np.empty(n_cells, dtype=np.bool_)
+    for b in range(rows.shape[0]):
+        if not rows[b]:
+            continue
+        taken[:] = False
+        total = 0
+        for i in range(n_agents):
+            skip = int(draws[b, i] * (n_cells - i))  # the skip-th of the cells still free
+            cell = 0
+            while taken[cell] or skip > 0:
+                if not taken[cell]:
+                    skip -= 1
+                cell += 1
+            taken[cell] = True
+            state.pos[b, i, 0] = params.spawn[cell, 0]
+            state.pos[b, i, 1] = params.spawn[cell, 1]
+            state.level[b, i] = 1 + int(draws[b, n_agents + i] * params.max_level)
+            total += state.level[b, i]
+        state.food[b, :] = total
+        state.met[b] = 0
+
+
+@njit(inline="always")
+def _open(params, state, b, row, col):
+    """Whether an agent may enter the cell, whatever the other agents do."""
+    content = params.cells[row + 1, col + 1]
+    return content == FREE or (content != WALL and state.food[b, content] == 0)
+
+
+@njit(inline="always")
+def _side_by_side(row, col, other_row, other_col):
+    return abs(row - other_row) + abs(col - other_col) == 1
+
+
+@njit(cache=True)
+def step(params, state, action, reward, terminated):
+    """Move all agents, count the meeting, load: `action` (B,N) -> `reward`, `terminated` (B,)."""
+    n_agents, n_foods = state.pos.shape[1], state.food.shape[1]
+    target = np.empty((n_agents, 2), dtype=np.int64)
+    for b in range(action.shape[0]):
+        for i in range(n_agents):
+            row = state.pos[b, i, 0] + MOVES[action[b, i], 0]
+            col = state.pos[b, i, 1] + MOVES[action[b, i], 1]
+            if not _open(params, state, b, row, col):
+                row, col = state.pos[b, i, 0], state.pos[b, i, 1]
+            target[i, 0], target[i, 1] = row, col
+        for i in range(n_agents):
+            alone = True
+            for j in range(n_agents):
+                if j != i and target[i, 0] == target[j, 0] and target[i, 1] == target[j, 1]:
+                    alone = False
+            if alone:
+                state.pos[b, i, 0], state.pos[b, i, 1] = target[i, 0], target[i, 1]
+
+        together = False
+        for i in range(n_agents):
+            for j in range(i):
+                if _side_by_side(state.pos[b, i, 0], state.pos[b, i, 1], state.pos[b, j, 0], state.pos[b, j, 1]):
+                    together = True
+        state.met[b] += together
+
+        reward[b] = 0.0
+        terminated[b] = False
+        for f in range(n_foods):
+            strength = 0
+            for i in range(n_agents):
+                if _side_by_side(state.pos[b, i, 0], state.pos[b, i, 1], params.foods[f, 0], params.foods[f, 1]):
+                    strength += state.level[b, i]
+            if 0 < state.food[b, f] <= strength and not terminated[b]:
+                state.food[b, f] = 0
+                terminated[b] = True
+                if state.met[b] >= params.meetings:
+                    reward[b] = 1.0
+
+
+@njit(cache=True)
+def observe(params, state, obs):
+    """Foods, the agent itself, the others: `obs` (B,N,D)."""
+    n_agents, n_foods = state.pos.shape[1], state.food.shape[1]
+    for b in range(obs.shape[0]):
+        for i in range(n_agents):
+            for f in range(n_foods):
+                gone = state.food[b, f] == 0
+                obs[b, i, 2 * f] = -1 if gone else params.foods[f, 0]
+                obs[b, i, 2 * f + 1] = -1 if gone else params.foods[f, 1]
+            at = 2 * n_foods
+            obs[b, i, at] = state.pos[b, i, 0]
+            obs[b, i, at + 1] = state.pos[b, i, 1]
+            for j in range(n_agents):
+                if j != i:
+                    at += 2
+                    obs[b, i, at] = state.pos[b, j, 0]
+                    obs[b, i, at + 1] = state.pos[b, j, 1]
+
+
+@njit(cache=True)
+def mask(params, state, out):
+    """Staying is always possible, a move where its cell is open: `out` (B,N,5)."""
+    for b in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            out[b, i, 0] = 1
+            for a in range(1, 5):
+                row, col = state.pos[b, i, 0] + MOVES[a, 0], state.pos[b, i, 1] + MOVES[a, 1]
+                out[b, i, a] = _open(params, state, b, row, col)
+
+
+@dataclass(frozen=True)
+class LevelBasedForaging:
+    """Agents on a grid collect a food by standing next to it together.
+
+    Actions: 0 stay, 1 north (row-1), 2 south (row+1), 3 west (col-1), 4 east (col+1). A move off the grid or into a food
+    is a stay, and masked. Where two agents want the same cell (one that stays wants its own), none of them moves
+    there; a swap is allowed. There is no load action.
+
+    Observation, per agent: (row, col) of each food in row-major order, (-1,-1) once collected; (row, col) of the agent
+    itself; (row, col) of the other agents in the order of their indices. Levels are not observed.
+
+    Reward and end: levels are drawn from 1..max_level per agent, a food's level is the sum of them all. When the agents
+    next to a food (4-neighbourhood) reach its level, it is collected, the episode terminates, and the team is paid 1,
+    or 0 if the agents have stood side by side in fewer than `meetings` steps (counted after moving, before loading).
+
+    Version history: v0, as above.
+    """
+
+    shape: Cell = (6, 6)  # rows, columns
+    foods: tuple[Cell, ...] = ((0, 0), (0, 5), (5, 0), (5, 5))
+    spawn: tuple[Cell, ...] = ((2, 2), (2, 3), (3, 2), (3, 3))
+    meetings: int = 0  # steps side by side before a food pays
+    n_agents: int = 2
+    controllable: int = 1
+    max_level: int = 3
+    limit: int = 25  # steps
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "foods", tuple(sorted((int(r), int(c)) for r, c in self.foods)))
+        object.__setattr__(self, "spawn", tuple((int(r), int(c)) for r, c in self.spawn))
+        rows, cols = self.shape
+        require(rows >= 1 and cols >= 1, f"shape {self.shape} has no cells; give (rows, columns) of at least 1")
+        require(len(self.foods) > 0, "foods is empty; give at least one (row, column)")
+        for what, cells in (("foods", self.foods), ("spawn", self.spawn)):
+            outside = [cell for cell in cells if not (0 <= cell[0] < rows and 0 <= cell[1] < cols)]
+            require(not outside, f"{what} {outside} lie outside the {rows}x{cols} grid; rows and columns count from 0")
+            require(len(set(cells)) == len(cells), f"{what} names a cell twice: {cells}")
+        require(not set(self.foods) & set(self.spawn), f"spawn cells {set(self.foods) & set(self.spawn)} hold foods")
+        require(self.n_agents >= 2, f"n_agents is {self.n_agents}; a team has at least 2")
+        require(
+            len(self.spawn) >= self.n_agents, f"{len(self.spawn)} spawn cells are too few for {self.n_agents} agents"
+        )
+        require(
+            1 <= self.controllable < self.n_agents,
+            f"controllable is {self.controllable}; allowed are 1..{self.n_agents - 1}, so that a teammate remains",
+        )
+        for name in ("max_level", "limit"):
+            require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}; it must be at least 1")
+        require(self.meetings >= 0, f"meetings is {self.meetings}; it must not be negative")
+
+    @cached_property
+    def params(self) -> Params:
+        rows, cols = self.shape
+        cells = np.full((rows + 2, cols + 2), WALL, dtype=np.int64)
+        cells[1:-1, 1:-1] = FREE
+        for f, (row, col) in enumerate(self.foods):
+            cells[row + 1, col + 1] = f
+        return Params(cells, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        return ("stay", "north", "south", "west", "east")
+
+    @property
+    def observations(self) -> tuple[str, ...]:
+        things = [f"food{f}" for f in range(len(self.foods))] + ["self"]
+        things += [f"other{i}" for i in range(self.n_agents - 1)]
+        return tuple(f"{thing}_{axis}" for thing in things for axis in ("row", "col"))
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        high = np.array(self.shape * (len(self.observations) // 2), dtype=np.float32) - 1
+        low = np.zeros_like(high)
+        low[: 2 * len(self.foods)] = -1
+        return low, high
+
+    @property
+    def state_dim(self) -> int:
+        return self.n_agents * len(self.observations)
+
+    @property
+    def reset_draws(self) -> int:
+        return 2 * self.n_agents
+
+    @property
+    def step_draws(self) -> int:
+        return 0
+
+    def allocate(self, size: int) -> State:
+        return State(
+            pos=np.zeros((size, self.n_agents, 2), dtype=np.int64),
+            level=np.ones((size, self.n_agents), dtype=np.int64),
+            food=np.ones((size, len(self.foods)), dtype=np.int64),
+            met=np.zeros(size, dtype=np.int64),
+        )
+
+    def reset(self, state: State, rows: np.ndarray, draws: np.ndarray) -> None:
+        reset(self.params, state, rows, draws)
+
+    def step(
+        self, state: State, action: np.ndarray, draws: np.ndarray, reward: np.ndarray, terminated: np.ndarray
+    ) -> None:
+        step(self.params, state, action, reward, terminated)
+
+    def observe(self, state: State, obs: np.ndarray) -> None:
+        observe(self.params, state, obs)
+
+    def mask(self, state: State, mask_: np.ndarray) -> None:
+        mask(self.params, state, mask_)
+
+    def global_state(self, state: State, out: np.ndarray) -> None:
+        concatenated(self.observe, state, self.n_agents, out)
+
+    def scripts(self) -> Mapping[str, Script]:
+        return lbf_scripts.scripts(self.shape, self.foods, self.meetings, self.n_agents)
+
+    def draw(self, canvas: Canvas, state: State, b: int) -> None:
+        rows, cols = self.shape
+        canvas.area(0, 0, cols, rows)
+        for row in range(rows):
+            for col in range(cols):
+                canvas.tile(col + 0.5, rows - row - 0.5, dark=(row + col) % 2 == 1)
+        for f, (row, col) in enumerate(self.foods):
+            if state.food[b, f] > 0:
+                canvas.disc(col + 0.5, rows - row - 0.5, 0.3, "food", label=str(state.food[b, f]), glyph="F")
+        for i in range(self.n_agents):
+            row, col = state.pos[b, i]
+            role = "ego" if i < self.controllable else "mate"
+            canvas.disc(col + 0.5, rows - row - 0.5, 0.36, role, label=str(state.level[b, i]), glyph=str(i))
