@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from macop_aht.scenarios import lbf_scripts
-from macop_aht.scenarios.spec import Cell, Script, concatenated, require
+from macop_aht.scenarios.spec import Cell, Kernels, World, require, require_positive, require_teammate
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.drawing import Canvas
@@ -78,7 +76,7 @@ def _side_by_side(row, col, other_row, other_col):
 
 
 @njit(cache=True)
-def step(params, state, action, reward, terminated):
+def step(params, state, action, draws, reward, terminated):
     """Move all agents, count the meeting, load: `action` (B,N) -> `reward`, `terminated` (B,)."""
     n_agents, n_foods = state.pos.shape[1], state.food.shape[1]
     target = np.empty((n_agents, 2), dtype=np.int64)
@@ -187,57 +185,42 @@ class LevelBasedForaging:
             require(not outside, f"{what} {outside} lie outside the {rows}x{cols} grid; rows and columns count from 0")
             require(len(set(cells)) == len(cells), f"{what} names a cell twice: {cells}")
         require(not set(self.foods) & set(self.spawn), f"spawn cells {set(self.foods) & set(self.spawn)} hold foods")
-        require(self.n_agents >= 2, f"n_agents is {self.n_agents}; a team has at least 2")
+        require_teammate(self.controllable, self.n_agents)
         require(
             len(self.spawn) >= self.n_agents, f"{len(self.spawn)} spawn cells are too few for {self.n_agents} agents"
         )
-        require(
-            1 <= self.controllable < self.n_agents,
-            f"controllable is {self.controllable}; allowed are 1..{self.n_agents - 1}, so that a teammate remains",
-        )
-        for name in ("max_level", "limit"):
-            require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}; it must be at least 1")
+        require_positive(self, "max_level", "limit")
         require(self.meetings >= 0, f"meetings is {self.meetings}; it must not be negative")
 
-    @cached_property
-    def params(self) -> Params:
+    def build(self) -> World:
         rows, cols = self.shape
         cells = np.full((rows + 2, cols + 2), WALL, dtype=np.int64)
         cells[1:-1, 1:-1] = FREE
         for f, (row, col) in enumerate(self.foods):
             cells[row + 1, col + 1] = f
-        return Params(cells, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings)
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        return ("stay", "north", "south", "west", "east")
-
-    @property
-    def observations(self) -> tuple[str, ...]:
         things = [f"food{f}" for f in range(len(self.foods))] + ["self"]
         things += [f"other{i}" for i in range(self.n_agents - 1)]
-        return tuple(f"{thing}_{axis}" for thing in things for axis in ("row", "col"))
-
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        high = np.array(self.shape * (len(self.observations) // 2), dtype=np.float32) - 1
+        high = np.array(self.shape * len(things), dtype=np.float32) - 1
         low = np.zeros_like(high)
         low[: 2 * len(self.foods)] = -1
-        return low, high
+        return World(
+            kernels=Kernels(reset, step, observe, mask),
+            params=Params(cells, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings),
+            allocate=self._allocate,
+            n_agents=self.n_agents,
+            controllable=self.controllable,
+            limit=self.limit,
+            actions=("stay", "north", "south", "west", "east"),
+            observations=tuple(f"{thing}_{axis}" for thing in things for axis in ("row", "col")),
+            bounds=(low, high),
+            state_dim=self.n_agents * 2 * len(things),
+            reset_draws=2 * self.n_agents,
+            step_draws=0,
+            scripts=lbf_scripts.scripts(self.shape, self.foods, self.meetings, self.n_agents),
+            draw=self._draw,
+        )
 
-    @property
-    def state_dim(self) -> int:
-        return self.n_agents * len(self.observations)
-
-    @property
-    def reset_draws(self) -> int:
-        return 2 * self.n_agents
-
-    @property
-    def step_draws(self) -> int:
-        return 0
-
-    def allocate(self, size: int) -> State:
+    def _allocate(self, size: int) -> State:
         return State(
             pos=np.zeros((size, self.n_agents, 2), dtype=np.int64),
             level=np.ones((size, self.n_agents), dtype=np.int64),
@@ -245,27 +228,7 @@ class LevelBasedForaging:
             met=np.zeros(size, dtype=np.int64),
         )
 
-    def reset(self, state: State, rows: np.ndarray, draws: np.ndarray) -> None:
-        reset(self.params, state, rows, draws)
-
-    def step(
-        self, state: State, action: np.ndarray, draws: np.ndarray, reward: np.ndarray, terminated: np.ndarray
-    ) -> None:
-        step(self.params, state, action, reward, terminated)
-
-    def observe(self, state: State, obs: np.ndarray) -> None:
-        observe(self.params, state, obs)
-
-    def mask(self, state: State, mask_: np.ndarray) -> None:
-        mask(self.params, state, mask_)
-
-    def global_state(self, state: State, out: np.ndarray) -> None:
-        concatenated(self.observe, state, self.n_agents, out)
-
-    def scripts(self) -> Mapping[str, Script]:
-        return lbf_scripts.scripts(self.shape, self.foods, self.meetings, self.n_agents)
-
-    def draw(self, canvas: Canvas, state: State, b: int) -> None:
+    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
         rows, cols = self.shape
         canvas.area(0, 0, cols, rows)
         for row in range(rows):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,39 +38,40 @@ class Script:
     draws: int = 0  # random draws per step
 
 
-@runtime_checkable
-class World(Protocol):
-    """A family with its parameters set. The methods are pure kernels: they change only the arrays they are given."""
+class Kernels(NamedTuple):
+    """The rules of a family: compiled functions over B environments that change only the arrays they are given."""
 
-    limit: int  # steps, after which an episode is truncated
+    reset: Callable[..., None]  # (params, state, rows, draws): rows (B,) bool, draws (B,K)
+    step: Callable[..., None]  # (params, state, action, draws, reward, terminated): (B,N) (B,K) -> (B,) (B,)
+    observe: Callable[..., None]  # (params, state, obs): (B,N,D) float32
+    mask: Callable[..., None]  # (params, state, mask): (B,N,A) int8
+    global_state: Callable[..., None] | None = None  # (params, state, out): (B,S); none: all observations in a row
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A family with its parameters set, ready to run: its rules, its sizes and the names of everything in it."""
+
+    kernels: Kernels
+    params: Any  # what the kernels read
+    allocate: Callable[[int], Any]  # an empty state for B environments
+    n_agents: int
     controllable: int  # agents 0..m-1 are the ego's
+    limit: int  # steps, after which an episode is truncated
+    actions: tuple[str, ...]
+    observations: tuple[str, ...]  # the names of the entries
+    bounds: tuple[np.ndarray, np.ndarray]  # of the observation: (D,) (D,)
+    state_dim: int
+    reset_draws: int  # random draws per reset
+    step_draws: int  # and per step
+    scripts: Mapping[str, Script]
+    draw: Callable[[Canvas, Any, int], None]  # paint environment b of a state
 
-    @property
-    def n_agents(self) -> int: ...
-    @property
-    def actions(self) -> tuple[str, ...]: ...  # their names; the length is A
-    @property
-    def observations(self) -> tuple[str, ...]: ...  # the entries' names; the length is D
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]: ...  # of the observation: (D,) (D,)
-    @property
-    def state_dim(self) -> int: ...
-    @property
-    def reset_draws(self) -> int: ...
-    @property
-    def step_draws(self) -> int: ...
 
-    def allocate(self, size: int) -> Any: ...
-    def reset(self, state: Any, rows: np.ndarray, draws: np.ndarray) -> None: ...
-    def step(
-        self, state: Any, action: np.ndarray, draws: np.ndarray, reward: np.ndarray, terminated: np.ndarray
-    ) -> None: ...
-    def observe(self, state: Any, obs: np.ndarray) -> None: ...
-    def mask(self, state: Any, mask: np.ndarray) -> None: ...
-    def global_state(self, state: Any, out: np.ndarray) -> None: ...
+class Family(Protocol):
+    """A frozen dataclass of parameters, checked when made, that builds a world. Its docstring is the manual."""
 
-    def scripts(self) -> Mapping[str, Script]: ...
-    def draw(self, canvas: Canvas, state: Any, b: int) -> None: ...
+    def build(self) -> World: ...
 
 
 def hint(word: str, allowed: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
@@ -86,12 +87,23 @@ def circle(count: int, radius: float = 1.0, centre: Point = (0.0, 0.0), turn: fl
     return tuple((centre[0] + radius * float(np.cos(a)), centre[1] + radius * float(np.sin(a))) for a in angles)
 
 
-def concatenated(observe: Callable[[Any, np.ndarray], None], state: Any, n_agents: int, out: np.ndarray) -> None:
-    """The global state where a scenario says nothing else: all agents' observations in a row."""
-    observe(state, out.reshape(out.shape[0], n_agents, -1))
-
-
 def require(holds: bool, problem: str) -> None:
     """Raise a ValueError that says what came and what is allowed."""
     if not holds:
         raise ValueError(problem)
+
+
+def require_teammate(controllable: int, n_agents: int) -> None:
+    """Every team has at least one agent of the ego's and one teammate."""
+    require(n_agents >= 2, f"n_agents is {n_agents}; a team has at least 2")
+    require(
+        1 <= controllable < n_agents,
+        f"controllable is {controllable}; allowed are 1..{n_agents - 1}, so that a teammate remains",
+    )
+
+
+def require_positive(family: Family, *names: str) -> None:
+    """The named parameters are greater than zero (NaN is not)."""
+    for name in names:
+        value = getattr(family, name)
+        require(value > 0, f"{name} is {value}; it must be positive")

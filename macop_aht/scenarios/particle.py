@@ -1,0 +1,391 @@
+"""The particle worlds: predator-prey and cooperative navigation on a plane without walls.
+
+Physics as in `mpe2`: a step is `pos += vel*dt`, then `vel = vel*(1-damping) + force*dt`, clipped to the body's greatest
+speed. Bodies have unit mass and push each other apart where they touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+
+import numpy as np
+from numba import njit
+
+from macop_aht.scenarios import particle_scripts
+from macop_aht.scenarios.spec import Kernels, Point, Script, World, hint, require, require_positive, require_teammate
+
+if TYPE_CHECKING:
+    from macop_aht.scenarios.drawing import Canvas
+
+DT: Final = 0.1
+DAMPING: Final = 0.25
+CONTACT_FORCE: Final = 100.0
+CONTACT_MARGIN: Final = 1e-3
+ACTIONS = ("nothing", "west", "east", "south", "north")  # -x, +x, -y, +y
+MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.float64)
+
+PreyPolicy = Literal["random", "flee", "still"]
+PREY_POLICIES: tuple[str, ...] = get_args(PreyPolicy)
+RANDOM, FLEE, STILL = range(3)
+
+
+class Params(NamedTuple):
+    """What the kernels read. Bodies are the agents and then, in predator-prey, the prey."""
+
+    radius: np.ndarray  # (E,)
+    acceleration: np.ndarray  # (E,)
+    max_speed: np.ndarray  # (E,) infinite where there is none
+    spawn: np.ndarray  # (E,2)
+    landmarks: np.ndarray  # (L,2)
+    jitter: np.ndarray  # (E+L,) of every spawn coordinate
+    prey_policy: int
+    near: float  # distance that counts as being there
+
+
+class State(NamedTuple):
+    """What the kernels change."""
+
+    pos: np.ndarray  # (B,E,2)
+    vel: np.ndarray  # (B,E,2)
+    landmark: np.ndarray  # (B,L,2)
+
+
+@njit(cache=True)
+def reset(params, state, rows, draws):
+    """Spawn bodies and landmarks at rest, each coordinate jittered: `rows` (B,) bool, `draws` (B, 2(E+L))."""
+    n_bodies = state.pos.shape[1]
+    for b in range(rows.shape[0]):
+        if not rows[b]:
+            continue
+        for e in range(n_bodies):
+            for x in range(2):
+                state.pos[b, e, x] = params.spawn[e, x] + (2 * draws[b, 2 * e + x] - 1) * params.jitter[e]
+                state.vel[b, e, x] = 0.0
+        for k in range(state.landmark.shape[1]):
+            e = n_bodies + k
+            for x in range(2):
+                state.landmark[b, k, x] = params.landmarks[k, x] + (2 * draws[b, 2 * e + x] - 1) * params.jitter[e]
+
+
+@njit(inline="always")
+def _distance(pos, other):
+    return np.sqrt((pos[0] - other[0]) ** 2 + (pos[1] - other[1]) ** 2)
+
+
+@njit(inline="always")
+def _add_contacts(params, pos, force):
+    """Push bodies apart that touch: `pos`, `force` (E,2)."""
+    for e in range(pos.shape[0]):
+        for other in range(e + 1, pos.shape[0]):
+            dx, dy = pos[e, 0] - pos[other, 0], pos[e, 1] - pos[other, 1]
+            reach = params.radius[e] + params.radius[other]
+            square = dx * dx + dy * dy
+            if square > (reach + 40 * CONTACT_MARGIN) ** 2 or square == 0.0:
+                continue  # the soft contact is below 1e-18 here, or has no direction
+            distance = np.sqrt(square)
+            overlap = (reach - distance) / CONTACT_MARGIN
+            depth = CONTACT_MARGIN * (max(overlap, 0.0) + np.log1p(np.exp(-abs(overlap))))
+            push = CONTACT_FORCE * depth / distance
+            force[e, 0] += dx * push
+            force[e, 1] += dy * push
+            force[other, 0] -= dx * push
+            force[other, 1] -= dy * push
+
+
+@njit(inline="always")
+def _integrate(params, pos, vel, force):
+    for e in range(pos.shape[0]):
+        pos[e, 0] += vel[e, 0] * DT
+        pos[e, 1] += vel[e, 1] * DT
+        vel[e, 0] = vel[e, 0] * (1 - DAMPING) + force[e, 0] * DT
+        vel[e, 1] = vel[e, 1] * (1 - DAMPING) + force[e, 1] * DT
+        square = vel[e, 0] ** 2 + vel[e, 1] ** 2
+        if square > params.max_speed[e] ** 2:
+            scale = params.max_speed[e] / np.sqrt(square)
+            vel[e, 0] *= scale
+            vel[e, 1] *= scale
+
+
+@njit(inline="always")
+def _flee(pos, prey, n_predators):
+    """The action straight away from the predator nearest now, along the axis of the larger offset."""
+    nearest, least = 0, np.inf
+    for i in range(n_predators):
+        square = (pos[prey, 0] - pos[i, 0]) ** 2 + (pos[prey, 1] - pos[i, 1]) ** 2
+        if square < least:
+            nearest, least = i, square
+    dx, dy = pos[prey, 0] - pos[nearest, 0], pos[prey, 1] - pos[nearest, 1]
+    if abs(dx) >= abs(dy):
+        return 2 if dx >= 0 else 1
+    return 4 if dy >= 0 else 3
+
+
+@njit(cache=True)
+def step_prey(params, state, action, draws, reward, terminated):
+    """Predators act, prey follow their policy; caught when all predators are near the same prey at once."""
+    n_predators, n_bodies = action.shape[1], state.pos.shape[1]
+    force = np.empty((n_bodies, 2), dtype=np.float64)
+    for b in range(action.shape[0]):
+        pos, vel = state.pos[b], state.vel[b]
+        for e in range(n_bodies):
+            if e < n_predators:
+                a = action[b, e]
+            elif params.prey_policy == RANDOM:
+                a = int(draws[b, e - n_predators] * 5)
+            else:
+                a = _flee(pos, e, n_predators) if params.prey_policy == FLEE else 0
+            force[e, 0] = MOVES[a, 0] * params.acceleration[e]
+            force[e, 1] = MOVES[a, 1] * params.acceleration[e]
+        _add_contacts(params, pos, force)
+        _integrate(params, pos, vel, force)
+        terminated[b] = False
+        for e in range(n_predators, n_bodies):
+            caught = True
+            for i in range(n_predators):
+                if not _distance(pos[i], pos[e]) <= params.near:
+                    caught = False
+            terminated[b] |= caught
+        reward[b] = 1.0 if terminated[b] else 0.0
+
+
+@njit(cache=True)
+def step_landmarks(params, state, action, draws, reward, terminated):
+    """Agents act; done when every landmark has an agent near it."""
+    n_agents, n_landmarks = action.shape[1], state.landmark.shape[1]
+    force = np.empty((n_agents, 2), dtype=np.float64)
+    for b in range(action.shape[0]):
+        pos, vel = state.pos[b], state.vel[b]
+        for i in range(n_agents):
+            force[i, 0] = MOVES[action[b, i], 0] * params.acceleration[i]
+            force[i, 1] = MOVES[action[b, i], 1] * params.acceleration[i]
+        _add_contacts(params, pos, force)
+        _integrate(params, pos, vel, force)
+        terminated[b] = True
+        for k in range(n_landmarks):
+            covered = False
+            for i in range(n_agents):
+                if _distance(pos[i], state.landmark[b, k]) < params.near:
+                    covered = True
+            terminated[b] &= covered
+        reward[b] = 1.0 if terminated[b] else 0.0
+
+
+@njit(cache=True)
+def observe_prey(params, state, obs):
+    """Own position and velocity, other predators and prey relative to it, the prey's velocities: `obs` (B,N,D)."""
+    n_predators, n_bodies = obs.shape[1], state.pos.shape[1]
+    for b in range(obs.shape[0]):
+        for i in range(n_predators):
+            at = 4
+            for x in range(2):
+                obs[b, i, x] = state.pos[b, i, x]
+                obs[b, i, 2 + x] = state.vel[b, i, x]
+            for e in range(n_bodies):
+                if e != i:
+                    obs[b, i, at] = state.pos[b, e, 0] - state.pos[b, i, 0]
+                    obs[b, i, at + 1] = state.pos[b, e, 1] - state.pos[b, i, 1]
+                    at += 2
+            for e in range(n_predators, n_bodies):
+                obs[b, i, at] = state.vel[b, e, 0]
+                obs[b, i, at + 1] = state.vel[b, e, 1]
+                at += 2
+
+
+@njit(cache=True)
+def observe_landmarks(params, state, obs):
+    """Own position and velocity, landmarks and then the other agents relative to it: `obs` (B,N,D)."""
+    n_agents = obs.shape[1]
+    for b in range(obs.shape[0]):
+        for i in range(n_agents):
+            at = 4
+            for x in range(2):
+                obs[b, i, x] = state.pos[b, i, x]
+                obs[b, i, 2 + x] = state.vel[b, i, x]
+            for k in range(state.landmark.shape[1]):
+                obs[b, i, at] = state.landmark[b, k, 0] - state.pos[b, i, 0]
+                obs[b, i, at + 1] = state.landmark[b, k, 1] - state.pos[b, i, 1]
+                at += 2
+            for j in range(n_agents):
+                if j != i:
+                    obs[b, i, at] = state.pos[b, j, 0] - state.pos[b, i, 0]
+                    obs[b, i, at + 1] = state.pos[b, j, 1] - state.pos[b, i, 1]
+                    at += 2
+
+
+@njit(cache=True)
+def mask(params, state, out):
+    """Everything is always available: `out` (B,N,5)."""
+    out[:] = 1
+
+
+def _points(name: str, points: tuple[Point, ...], least: int) -> tuple[Point, ...]:
+    require(len(points) >= least, f"{name} holds {len(points)} points; give at least {least} (x, y)")
+    require(bool(np.isfinite(np.array(points, dtype=float)).all()), f"{name} {points} must be finite (x, y) pairs")
+    return tuple((float(x), float(y)) for x, y in points)
+
+
+def _names(*things: str) -> tuple[str, ...]:
+    return tuple(f"{thing}_{axis}" for thing in things for axis in ("x", "y"))
+
+
+def _world(
+    params: Params, kernels: Kernels, n_agents: int, controllable: int, limit: int, observations: tuple[str, ...],
+    step_draws: int, scripts: Mapping[str, Script], draw: Callable[[Canvas, State, int], None],
+) -> World:  # fmt: skip
+    bodies, landmarks = len(params.radius), len(params.landmarks)
+    high = np.full(len(observations), np.inf, dtype=np.float32)
+    return World(
+        kernels=kernels,
+        params=params,
+        allocate=lambda size: State(
+            pos=np.zeros((size, bodies, 2)), vel=np.zeros((size, bodies, 2)), landmark=np.zeros((size, landmarks, 2))
+        ),
+        n_agents=n_agents,
+        controllable=controllable,
+        limit=limit,
+        actions=ACTIONS,
+        observations=observations,
+        bounds=(-high, high),
+        state_dim=n_agents * len(observations),
+        reset_draws=2 * (bodies + landmarks),
+        step_draws=step_draws,
+        scripts=scripts,
+        draw=draw,
+    )
+
+
+@dataclass(frozen=True)
+class PredatorPrey:
+    """Predators hunt on an open plane; a prey is caught when all of them are at it in the same step.
+
+    Actions: 0 nothing, 1 -x, 2 +x, 3 -y, 4 +y, times the acceleration. All are always available.
+
+    Observation, per predator: own position and velocity; position of the other predators, then of each prey, relative to
+    its own; velocity of each prey. Two entries (x, y) each.
+
+    Prey: "random" takes a uniformly random action in every step; "flee" accelerates straight away from the predator
+    that is nearest now, along the axis of the larger offset; "still" does nothing. All bodies collide.
+
+    Reward and end: 1 for the team, and the episode terminates, when one prey has every predator within
+    2 * (predator radius + prey radius) of it.
+
+    Version history: v0, as above.
+    """
+
+    prey: tuple[Point, ...] = ((1.0, 0.0), (-0.5, 0.87), (-0.5, -0.87))  # where they spawn
+    prey_policy: PreyPolicy = "random"
+    prey_acceleration: float = 2.4
+    prey_max_speed: float = 0.4
+    prey_radius: float = 0.05
+    n_agents: int = 2
+    controllable: int = 1
+    acceleration: float = 3.0
+    max_speed: float = 1.0
+    radius: float = 0.075
+    spawn: float = 0.1  # predators start uniformly in [-spawn, spawn] on both axes
+    limit: int = 25  # steps
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prey", _points("prey", self.prey, least=1))
+        require(
+            self.prey_policy in PREY_POLICIES,
+            f"prey_policy {self.prey_policy!r} is unknown; {hint(str(self.prey_policy), PREY_POLICIES)}",
+        )
+        require_teammate(self.controllable, self.n_agents)
+        require_positive(self, "prey_acceleration", "prey_max_speed", "prey_radius")
+        require_positive(self, "acceleration", "max_speed", "radius", "spawn", "limit")
+
+    def build(self) -> World:
+        n, p = self.n_agents, len(self.prey)
+        params = Params(
+            radius=np.array([self.radius] * n + [self.prey_radius] * p),
+            acceleration=np.array([self.acceleration] * n + [self.prey_acceleration] * p),
+            max_speed=np.array([self.max_speed] * n + [self.prey_max_speed] * p),
+            spawn=np.array([(0.0, 0.0)] * n + list(self.prey)),
+            landmarks=np.zeros((0, 2)),
+            jitter=np.array([self.spawn] * n + [0.0] * p),
+            prey_policy=PREY_POLICIES.index(self.prey_policy),
+            near=2 * (self.radius + self.prey_radius),
+        )
+        others, prey = [f"other{i}" for i in range(n - 1)], [f"prey{k}" for k in range(p)]
+        names = _names("self", "self_velocity", *others, *prey, *(f"{name}_velocity" for name in prey))
+        scripts = particle_scripts.prey_scripts(n, p, self.acceleration)
+        kernels = Kernels(reset, step_prey, observe_prey, mask)
+        draws = p if self.prey_policy == "random" else 0
+        return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw)
+
+    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
+        canvas.area(-1.6, -1.6, 1.6, 1.6)
+        for e, (x, y) in enumerate(state.pos[b]):
+            if e >= self.n_agents:
+                canvas.ring(x, y, 2 * (self.radius + self.prey_radius), "prey")
+                canvas.disc(x, y, self.prey_radius, "prey", glyph="o")
+        _draw_agents(canvas, state.pos[b, : self.n_agents], self.controllable, self.radius)
+
+
+@dataclass(frozen=True)
+class CooperativeNavigation:
+    """Agents spread over landmarks on an open plane, one at each.
+
+    Actions: 0 nothing, 1 -x, 2 +x, 3 -y, 4 +y, times the acceleration. All are always available.
+
+    Observation, per agent: own position and velocity; position of each landmark, then of the other agents, relative to
+    its own. Two entries (x, y) each.
+
+    Reward and end: 1 for the team, and the episode terminates, when every landmark has an agent nearer than
+    `near` * (agent radius + landmark radius). Agents collide, landmarks do not.
+
+    Version history: v0, as above.
+    """
+
+    agents: tuple[Point, ...] = ((-0.5, 0.0), (0.5, 0.0))  # where they spawn
+    landmarks: tuple[Point, ...] = ((0.0, 1.0), (0.0, -1.0))
+    near: float = 1.4  # times the sum of the radii
+    controllable: int = 1
+    acceleration: float = 5.0
+    radius: float = 0.2  # of agents and landmarks
+    jitter: float = 1e-3  # of every spawn coordinate, either way
+    limit: int = 25  # steps
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "agents", _points("agents", self.agents, least=2))
+        object.__setattr__(self, "landmarks", _points("landmarks", self.landmarks, least=1))
+        require(
+            len(self.landmarks) <= len(self.agents),
+            f"{len(self.landmarks)} landmarks are too many for {len(self.agents)} agents",
+        )
+        require_teammate(self.controllable, len(self.agents))
+        require_positive(self, "near", "acceleration", "radius", "limit")
+        require(self.jitter >= 0, f"jitter is {self.jitter}; it must not be negative")
+
+    def build(self) -> World:
+        n, places = len(self.agents), len(self.landmarks)
+        params = Params(
+            radius=np.full(n, self.radius),
+            acceleration=np.full(n, self.acceleration),
+            max_speed=np.full(n, np.inf),
+            spawn=np.array(self.agents),
+            landmarks=np.array(self.landmarks),
+            jitter=np.full(n + places, self.jitter),
+            prey_policy=STILL,
+            near=self.near * 2 * self.radius,
+        )
+        others, landmarks = [f"other{i}" for i in range(n - 1)], [f"landmark{k}" for k in range(places)]
+        names = _names("self", "self_velocity", *landmarks, *others)
+        scripts = particle_scripts.landmark_scripts(n, places, self.acceleration)
+        kernels = Kernels(reset, step_landmarks, observe_landmarks, mask)
+        return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw)
+
+    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
+        canvas.area(-1.6, -1.6, 1.6, 1.6)
+        for x, y in state.landmark[b]:
+            canvas.ring(x, y, self.near * 2 * self.radius, "landmark")
+            canvas.disc(x, y, self.radius, "landmark", glyph="x")
+        _draw_agents(canvas, state.pos[b], self.controllable, self.radius)
+
+
+def _draw_agents(canvas: Canvas, pos: np.ndarray, controllable: int, radius: float) -> None:
+    for i, (x, y) in enumerate(pos):
+        canvas.disc(x, y, radius, "ego" if i < controllable else "mate", label=str(i), glyph=str(i))
