@@ -1,0 +1,101 @@
+"""The worlds, and the table of scenarios that everything else walks through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from macop_aht.scenarios.combat import MARINE, ZEALOT, Combat, Unit, zealot_circle
+from macop_aht.scenarios.lbf import LevelBasedForaging
+from macop_aht.scenarios.particle import CooperativeNavigation, PredatorPrey
+from macop_aht.scenarios.spec import Family, Kernels, Script, World, circle, hint
+
+__all__ = [
+    "MARINE",
+    "SCENARIOS",
+    "ZEALOT",
+    "Combat",
+    "CooperativeNavigation",
+    "Family",
+    "Kernels",
+    "LevelBasedForaging",
+    "PredatorPrey",
+    "Scenario",
+    "Script",
+    "Unit",
+    "World",
+    "build",
+    "circle",
+    "find",
+]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A world with a name."""
+
+    name: str
+    family: Family
+    about: str
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "LBF1",
+            LevelBasedForaging(shape=(5, 5), foods=((4, 4),), spawn=((0, 0), (0, 1), (1, 0), (1, 1)), meetings=2),
+            "5x5 grid, one food; pays only if the two stood side by side twice before",
+        ),
+        Scenario("LBF4", LevelBasedForaging(), "6x6 grid, a food in each corner; meet at the same one"),
+        Scenario("PP1", PredatorPrey(), "3 random prey; both predators at the same one at once"),
+        Scenario(
+            "PP2",
+            PredatorPrey(
+                prey=((1.0, 0.0), (0.31, 0.95), (-0.8, 0.6), (-0.8, -0.6), (0.31, -0.95)),
+                prey_policy="flee",
+                prey_acceleration=1.5,
+                prey_max_speed=0.3,
+            ),
+            "5 fleeing prey; both predators at the same one at once",
+        ),
+        Scenario("CN2", CooperativeNavigation(), "2 landmarks, one agent at each"),
+        Scenario(
+            "CN3",
+            CooperativeNavigation(
+                agents=((1.0, 0.0), (-0.5, 0.87), (-0.5, -0.87)),
+                landmarks=((0.5, 0.87), (-1.0, 0.0), (0.5, -0.87)),
+                near=1.7,
+                controllable=2,
+            ),
+            "3 landmarks, one agent at each; two of the three agents are the ego's",
+        ),
+        Scenario("SMAC1", Combat(), "2 marines against two separate pairs of marines"),
+        Scenario("SMAC2", zealot_circle(), "2 marines against six separate zealots"),
+    )
+}
+
+
+def find(name: str) -> Scenario:
+    """The scenario of that name; an error with a suggestion where there is none."""
+    if name not in SCENARIOS:
+        raise KeyError(f"unknown scenario {name!r}; {hint(str(name), SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+@lru_cache(maxsize=64)
+def _build(family: Family) -> World:
+    return family.build()
+
+
+def build(scenario: str | Scenario | Family, **changes: Any) -> World:
+    """The world of a scenario (by name, or as an object), with some of its family's parameters changed."""
+    if isinstance(scenario, str):
+        scenario = find(scenario)
+    family = scenario.family if isinstance(scenario, Scenario) else scenario
+    allowed = [field.name for field in fields(family)]  # type: ignore[arg-type]
+    for name in changes:
+        if name not in allowed:
+            raise TypeError(f"unknown parameter {name!r} of {type(family).__name__}; {hint(name, allowed)}")
+    return _build(replace(family, **changes) if changes else family)  # type: ignore[type-var]
