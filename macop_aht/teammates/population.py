@@ -1,0 +1,102 @@
+"""Who plays this episode, and how the teammates of B environments act together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from macop_aht.scenarios import streams
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import hint
+from macop_aht.teammates.protocol import Policy, fresh_memory
+
+
+class Population:
+    """Teammates for the environments of a batch: one is drawn for each when an episode begins, and stays for a while.
+
+    Each acting policy is called once per step, on the rows of all environments that it plays in.
+    """
+
+    def __init__(self, policies: list[Policy], batch: Batch, episodes_per_teammate: int) -> None:
+        if not (isinstance(episodes_per_teammate, int) and episodes_per_teammate >= 1):
+            raise ValueError(f"episodes_per_teammate is {episodes_per_teammate!r}; give a whole number, at least 1")
+        self.policies, self.batch, self.episodes_per_teammate = policies, batch, episodes_per_teammate
+        self.names = np.array([policy.name for policy in policies], dtype=object)
+        world, size = batch.world, batch.size
+        self.first = world.controllable
+        self.places = world.n_agents - world.controllable  # teammates per environment
+        self.who = np.zeros(size, dtype=np.int64)  # index into policies
+        self._left = np.zeros(size, dtype=np.int64)  # episodes until the next draw
+        self._fresh = fresh_memory(
+            np.arange(self.first, world.n_agents), max(policy.memory_size for policy in policies)
+        )
+        self._memory = np.tile(self._fresh, (size, 1, 1))  # (B,places,H)
+        self._draws = np.zeros((size, self.places * max(policy.draws for policy in policies)))
+        self._key = streams.keys(range(size), streams.TEAMMATE)
+        self._pairing_key = streams.keys(range(size), streams.PAIRING)
+        self._pick = np.zeros((size, 1))
+        self._rows: list[tuple[Policy, np.ndarray]] = []
+
+    def seed(self, seeds: Sequence[int], rows: np.ndarray) -> None:
+        """New streams for the environments in `rows`, (B,) bool; their next episode draws a new teammate."""
+        self._key[rows] = streams.keys(seeds, streams.TEAMMATE)
+        self._pairing_key[rows] = streams.keys(seeds, streams.PAIRING)
+        self._left[rows] = 0
+
+    def begin(self, rows: np.ndarray, chosen: int | None = None) -> None:
+        """An episode begins in the environments in `rows`, (B,) bool, after the batch was reset there."""
+        if len(self.policies) > 1:
+            self._draw_teammates(rows, chosen)
+        if len(self.policies) > 1 or not self._rows:
+            self._sort_rows()
+        self._memory[rows] = self._fresh
+
+    def _draw_teammates(self, rows: np.ndarray, chosen: int | None) -> None:
+        due = rows & (self._left <= 0) if chosen is None else rows
+        streams.uniforms(self._pairing_key, self.batch.episode, self.batch.clock, self._pick)
+        drawn = (self._pick[:, 0] * len(self.policies)).astype(np.int64)
+        self.who[due] = drawn[due] if chosen is None else chosen
+        self._left[due] = self.episodes_per_teammate
+        self._left[rows] -= 1
+
+    def _sort_rows(self) -> None:
+        """For every policy that plays, the flat rows (environment, place) it plays in."""
+        self._rows = []
+        for p in np.unique(self.who):
+            rows = np.flatnonzero(np.repeat(self.who == p, self.places))
+            self._rows.append((self.policies[p], rows))
+
+    def index(self, choice: object) -> int:
+        """The teammate that `options={"teammate": choice}` means: a name, or a number in the population."""
+        names = list(self.names)
+        if isinstance(choice, str):
+            for name in (choice, f"scripted:{choice}"):
+                if name in names:
+                    return names.index(name)
+        elif isinstance(choice, (int, np.integer)) and 0 <= choice < len(names):
+            return int(choice)
+        raise ValueError(
+            f"options['teammate'] is {choice!r}, which is not in the population; {hint(str(choice), names)}, "
+            f"or a number in 0..{len(names) - 1}"
+        )
+
+    def act(self, action: np.ndarray) -> None:
+        """Fill the teammates' places of `action` (B,N) from what the batch shows now."""
+        batch, rows = self.batch, len(self.who) * self.places
+        if self._draws.shape[1]:
+            streams.uniforms(self._key, batch.episode, batch.clock, self._draws)
+        obs = batch.obs[:, self.first :].reshape(rows, -1)
+        mask = batch.mask[:, self.first :].reshape(rows, -1)
+        memory = self._memory.reshape(rows, -1)
+        draws = self._draws.reshape(rows, -1)
+        if len(self._rows) == 1:
+            policy, _ = self._rows[0]
+            width = policy.memory_size
+            chosen, memory[:, :width] = policy.act(obs, mask, memory[:, :width], draws)
+        else:
+            chosen = np.empty(rows, dtype=np.int64)
+            for policy, at in self._rows:
+                width = policy.memory_size
+                chosen[at], memory[at, :width] = policy.act(obs[at], mask[at], memory[at, :width], draws[at])
+        action[:, self.first :] = chosen.reshape(-1, self.places)

@@ -1,0 +1,60 @@
+"""Teammates from a script, and the random one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from macop_aht.scenarios.spec import Script, World
+
+
+class Scripted:
+    """One of a world's scripts as a policy."""
+
+    def __init__(self, name: str, script: Script) -> None:
+        self.name, self.script = f"scripted:{name}", script
+        self.memory_size, self.draws = script.memory, script.draws
+
+    def act(
+        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        script = self.script
+        memory, action = memory.copy(), np.empty(len(obs), dtype=np.int64)
+        script.act(script.params, script.code, script.argument, obs, mask, memory, draws, action)
+        return action, memory
+
+
+@njit(cache=True)
+def random_actions(mask, draws, action):
+    """A uniformly random available action for every row: `mask` (R,A), `draws` (R,K) of which column 0 is used."""
+    for r in range(mask.shape[0]):
+        available = 0
+        for a in range(mask.shape[1]):
+            available += mask[r, a]
+        left = int(draws[r, 0] * available)
+        for a in range(mask.shape[1]):
+            if mask[r, a]:
+                if left == 0:
+                    action[r] = a
+                    break
+                left -= 1
+
+
+class Random:
+    """Any available action with equal chance."""
+
+    name = "random"
+    memory_size = 1
+    draws = 1
+
+    def act(
+        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        action = np.zeros(len(obs), dtype=np.int64)
+        random_actions(mask, draws, action)
+        return action, memory
+
+
+def scripted(world: World) -> dict[str, Scripted]:
+    """All scripted teammates of a world, by their script's name."""
+    return {name: Scripted(name, script) for name, script in world.scripts.items()}

@@ -1,0 +1,340 @@
+"""The rules of combat, one unit at a time: the slow twin of `macop_aht.scenarios.combat`.
+
+Written from the manual (the docstring of `Combat`) and not from the kernel; of that module it uses only the figures, the
+frozen dataclasses `Combat` and `Unit`. It reads top to bottom in the order of a step: orders, then in each game loop
+targets, movement, hits, clocks. `Battle.log` counts what has happened, so that a test can tell whether a sample of
+battles has met every rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+from macop_aht.scenarios.combat import Combat, Unit
+
+SIDE = 32.0  # of the field
+LOOPS_PER_SECOND = 22.4
+LOOPS_PER_STEP = 8
+SLACK = 1e-6  # of a weapon's range: whoever has walked exactly into it may shoot
+STOP = 1
+HEADINGS = {2: (0.0, 1.0), 3: (0.0, -1.0), 4: (1.0, 0.0), 5: (-1.0, 0.0)}  # north, south, east, west
+FIRST_ATTACK = 6
+
+
+@dataclass(eq=False)
+class Fighter:
+    """A unit on the field. Who has no health is dead."""
+
+    kind: Unit
+    x: float
+    y: float
+    health: float
+    shield: float
+    cooldown: float = 0.0  # loops until the weapon is ready
+    calm: float = 0.0  # loops since the last damage
+    post: tuple[float, float] = (0.0, 0.0)  # of enemies only, as are the next two
+    group: int = -1
+    awake: bool = False
+
+    @property
+    def alive(self) -> bool:
+        return self.health > 0
+
+
+@dataclass
+class Battle:
+    allies: list[Fighter]
+    enemies: list[Fighter]
+    last_action: list[int]
+    log: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def living(self) -> list[Fighter]:
+        """Everyone alive, allies first: the order of the indices."""
+        return [unit for unit in self.allies + self.enemies if unit.alive]
+
+    @property
+    def over(self) -> bool:
+        return not any(unit.alive for unit in self.allies) or not any(unit.alive for unit in self.enemies)
+
+
+@dataclass
+class Intent:
+    """What a unit is about to do in a game loop: walk (dx, dy), and hit its target if it then can."""
+
+    dx: float = 0.0
+    dy: float = 0.0
+    target: Fighter | None = None
+
+
+def distance(one: Fighter, other: Fighter) -> float:
+    """From centre to centre."""
+    return math.hypot(one.x - other.x, one.y - other.y)
+
+
+def weapon_range(shooter: Fighter, target: Fighter) -> float:
+    """The weapon's range counts from edge to edge; this is what it comes to from centre to centre."""
+    return shooter.kind.radius + shooter.kind.reach + target.kind.radius
+
+
+def in_range(shooter: Fighter, target: Fighter) -> bool:
+    return distance(shooter, target) <= weapon_range(shooter, target) + SLACK
+
+
+def nearest(unit: Fighter, others: list[Fighter]) -> Fighter | None:
+    """The first of the nearest, so the lower index where two are equally near."""
+    return min(others, key=lambda other: distance(unit, other), default=None)
+
+
+def in_loops(seconds: float) -> int:
+    """A time in whole game loops, never less than it: 0.61 s are 13.664 loops, so 14."""
+    return math.ceil(seconds * LOOPS_PER_SECOND)
+
+
+# --- Reset
+
+
+def reset(rules: Combat, draws: list[float]) -> Battle:
+    """Everyone at full strength around its spawn; the draws are from 0..1, two (x, y) per unit, allies first."""
+
+    def place(number: int, spawn: tuple[float, float]) -> tuple[float, float]:
+        x, y = ((2 * draws[2 * number + axis] - 1) * rules.jitter for axis in (0, 1))
+        return spawn[0] + x, spawn[1] + y
+
+    allies = []
+    for i, kind in enumerate(rules.allies):
+        x, y = place(i, rules.spawn[i])
+        allies.append(Fighter(kind, x, y, kind.health, kind.shield))
+    enemies = []
+    for j, kind in enumerate(rules.enemies):
+        x, y = place(len(allies) + j, rules.posts[j])
+        enemies.append(Fighter(kind, x, y, kind.health, kind.shield, post=(x, y), group=rules.groups[j]))
+    return Battle(allies, enemies, last_action=[-1] * len(allies))
+
+
+# --- What an ally may do
+
+
+def available(rules: Combat, battle: Battle, ally: Fighter, action: int) -> bool:
+    if not ally.alive:
+        return action == 0
+    if action == STOP:
+        return True
+    if action in HEADINGS:
+        x, y = HEADINGS[action]
+        return 0 <= ally.x + x <= SIDE and 0 <= ally.y + y <= SIDE
+    if action >= FIRST_ATTACK:
+        enemy = battle.enemies[action - FIRST_ATTACK]
+        return enemy.alive and distance(ally, enemy) <= rules.shoot
+    return False  # the no-op is for the dead
+
+
+def mask(rules: Combat, battle: Battle) -> list[list[int]]:
+    actions = range(FIRST_ATTACK + len(battle.enemies))
+    return [[int(available(rules, battle, ally, action)) for action in actions] for ally in battle.allies]
+
+
+# --- A step
+
+
+def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool]:
+    """The reward, and whether the episode has ended. Changes the battle."""
+    orders = []
+    for ally, action in zip(battle.allies, actions, strict=True):
+        allowed = available(rules, battle, ally, action)
+        battle.log["unavailable actions"] += not allowed
+        orders.append(action if allowed else STOP)
+    battle.last_action = list(actions)
+
+    points = 0.0
+    for loop in range(LOOPS_PER_STEP):
+        points += game_loop(rules, battle, orders)
+        if battle.over:
+            battle.log["early ends"] += loop + 1 < LOOPS_PER_STEP
+            break
+    won = battle.over and any(ally.alive for ally in battle.allies)
+    if won:
+        points += rules.win_reward
+        battle.log["wins"] += 1
+    full = rules.win_reward + sum(rules.kill_reward + kind.health + kind.shield for kind in rules.enemies)
+    return points * rules.full_reward / full, battle.over
+
+
+def game_loop(rules: Combat, battle: Battle, orders: list[int]) -> float:
+    """The points that the allies make in it."""
+    fighting = battle.living  # whoever dies in this loop still does what it was about to do
+    intents = []
+    for ally, order in zip(battle.allies, orders, strict=True):
+        if ally.alive:
+            intents.append(ally_intent(battle, ally, order))
+    for enemy in battle.enemies:
+        if enemy.alive:
+            intents.append(enemy_intent(rules, battle, enemy))
+    move(battle, fighting, intents)
+    points = hits(rules, battle, fighting, intents)
+    for unit in battle.living:
+        run_clocks(battle, unit)
+    return points
+
+
+# 1. Orders and targets
+
+
+def ally_intent(battle: Battle, ally: Fighter, order: int) -> Intent:
+    if order in HEADINGS:
+        x, y = HEADINGS[order]
+        speed = ally.kind.speed / LOOPS_PER_SECOND
+        return Intent(x * speed, y * speed)
+    if order >= FIRST_ATTACK:
+        ordered = battle.enemies[order - FIRST_ATTACK]
+        if ordered.alive:
+            return pursuit(ally, ordered)
+        battle.log["targets gone"] += 1
+    reachable = [enemy for enemy in battle.enemies if enemy.alive and in_range(ally, enemy)]
+    return Intent(target=nearest(ally, reachable))
+
+
+def enemy_intent(rules: Combat, battle: Battle, enemy: Fighter) -> Intent:
+    prey = nearest(enemy, [ally for ally in battle.allies if ally.alive])
+    assert prey is not None, "a step ends when one side is gone"
+    if distance(enemy, prey) <= rules.acquire:
+        battle.log["woken by sight"] += not enemy.awake
+        enemy.awake = True
+    elif distance(enemy, prey) > rules.leash:
+        battle.log["fallen asleep"] += enemy.awake
+        enemy.awake = False
+    if enemy.awake:
+        return pursuit(enemy, prey)
+    intent = walk(enemy, *enemy.post, stop_at=0.0)
+    battle.log["walks to the post"] += (intent.dx, intent.dy) != (0.0, 0.0)
+    return intent
+
+
+def pursuit(unit: Fighter, target: Fighter) -> Intent:
+    """Out of its weapon's range a unit walks towards its target, at most into range."""
+    if in_range(unit, target):
+        return Intent(target=target)
+    intent = walk(unit, target.x, target.y, stop_at=weapon_range(unit, target))
+    intent.target = target
+    return intent
+
+
+def walk(unit: Fighter, x: float, y: float, stop_at: float) -> Intent:
+    """Straight towards (x, y), to `stop_at` from it at the nearest."""
+    way = math.hypot(x - unit.x, y - unit.y)
+    length = min(unit.kind.speed / LOOPS_PER_SECOND, way - stop_at)
+    if length <= 0:
+        return Intent()
+    return Intent((x - unit.x) / way * length, (y - unit.y) / way * length)
+
+
+# 2. Movement
+
+
+def move(battle: Battle, fighting: list[Fighter], intents: list[Intent]) -> None:
+    for unit, intent in zip(fighting, intents, strict=True):
+        unit.x += intent.dx
+        unit.y += intent.dy
+    pushes = [push_on(battle, unit, fighting) for unit in fighting]  # all at once: nobody has been pushed yet
+    for unit, (x, y) in zip(fighting, pushes, strict=True):
+        unit.x += x
+        unit.y += y
+        battle.log["stops at the border"] += not (0 <= unit.x <= SIDE and 0 <= unit.y <= SIDE)
+        unit.x = min(max(unit.x, 0.0), SIDE)
+        unit.y = min(max(unit.y, 0.0), SIDE)
+
+
+def push_on(battle: Battle, unit: Fighter, fighting: list[Fighter]) -> tuple[float, float]:
+    """Away from everyone it overlaps, by a quarter of the overlap."""
+    x = y = 0.0
+    for other in fighting:
+        gap = distance(unit, other)
+        overlap = unit.kind.radius + other.kind.radius - gap
+        if other is not unit and overlap > 0:
+            battle.log["pushes"] += 1
+            x += (unit.x - other.x) / gap * overlap / 4
+            y += (unit.y - other.y) / gap * overlap / 4
+    return x, y
+
+
+# 3. Hits
+
+
+def hits(rules: Combat, battle: Battle, fighting: list[Fighter], intents: list[Intent]) -> float:
+    points = 0.0
+    for shooter, intent in zip(fighting, intents, strict=True):
+        target = intent.target
+        if target is None or shooter.cooldown > 0 or not in_range(shooter, target):
+            continue
+        shooter.cooldown = in_loops(shooter.kind.cooldown)
+        if not shooter.alive:
+            battle.log["hits by the dying"] += 1
+        if not target.alive:  # an earlier index has just killed it
+            battle.log["lost hits"] += 1
+            continue
+        damage = hit(battle, shooter, target)
+        if target in battle.enemies:
+            battle.log["hits on enemies"] += 1
+            points += damage
+            if not target.alive:
+                battle.log["enemies killed"] += 1
+                points += rules.kill_reward
+            raise_alarm(rules, battle, target)
+        else:
+            battle.log["hits on allies"] += 1
+            battle.log["allies killed"] += not target.alive
+    return points
+
+
+def hit(battle: Battle, shooter: Fighter, target: Fighter) -> float:
+    """The damage done to shield and health together."""
+    before = target.shield + target.health
+    for _ in range(shooter.kind.strikes):
+        absorbed = min(target.shield, shooter.kind.damage)
+        target.shield -= absorbed
+        rest = shooter.kind.damage - absorbed
+        if rest > 0:
+            battle.log["strikes through a shield"] += absorbed > 0
+            target.health -= min(target.health, max(rest - target.kind.armour, 0.5))
+    target.calm = 0
+    return before - target.shield - target.health
+
+
+def raise_alarm(rules: Combat, battle: Battle, enemy: Fighter) -> None:
+    battle.log["woken by a hit"] += enemy.alive and not enemy.awake
+    enemy.awake = True
+    for mate in battle.enemies:
+        if mate.alive and mate.group == enemy.group and distance(enemy, mate) <= rules.alarm:
+            battle.log["woken by a mate"] += not mate.awake
+            mate.awake = True
+
+
+# 4. Cooldowns and shields
+
+
+def run_clocks(battle: Battle, unit: Fighter) -> None:
+    unit.cooldown = max(unit.cooldown - 1, 0)
+    if unit.calm >= in_loops(unit.kind.shield_delay) and unit.shield < unit.kind.shield:
+        battle.log["regenerations"] += 1
+        unit.shield = min(unit.shield + unit.kind.shield_rate / LOOPS_PER_SECOND, unit.kind.shield)
+    unit.calm += 1
+
+
+# --- What an ally sees
+
+
+def observe(rules: Combat, battle: Battle, number: int) -> list[float]:
+    ally = battle.allies[number]
+    if not ally.alive:
+        return [0.0] * len(observation_names(rules))
+    entries = [float(available(rules, battle, ally, heading)) for heading in HEADINGS]
+    for j, enemy in enumerate(battle.enemies):
+        attackable = available(rules, battle, ally, FIRST_ATTACK + j)
+        block = sighting(rules, ally, enemy, flag=attackable)
+        entries += block + ([enemy.shield / enemy.kind.shield * any(block)] if enemy.kind.shield else [])
+    for other in battle.allies:
+        if other is not ally:
+            entries += sighting(rules, ally, other, flag=True)
+    return [*entries, ally.health / ally.kind.health]
