@@ -43,17 +43,7 @@ HABITS = {
 
 
 def resolve(spec: Any, world: World) -> list[Policy]:
-    """The population that a spec stands for, with names made unique."""
-    population = _population(spec, world)
-    names: dict[str, int] = {}
-    for policy in population:
-        count = names[policy.name] = names.get(policy.name, 0) + 1
-        if count > 1:
-            policy.name = f"{policy.name}#{count}"
-    return population
-
-
-def _population(spec: Any, world: World) -> list[Policy]:
+    """The population that a spec stands for: a list of at least one policy."""
     if isinstance(spec, str):
         return _from_string(spec, world)
     if isinstance(spec, PathLike):
@@ -61,7 +51,7 @@ def _population(spec: Any, world: World) -> list[Policy]:
     if isinstance(spec, (list, tuple)):
         if not spec:
             raise ValueError("the list of teammates is empty; give at least one")
-        return [policy for part in spec for policy in _population(part, world)]
+        return [policy for part in spec for policy in resolve(part, world)]
     if isinstance(spec, (Random, Scripted, OnnxPolicy, FromCallable, Noisy, Sticky, Delayed, Idle, Switching)):
         return [spec]
     if callable(getattr(spec, "act", None)):

@@ -43,7 +43,7 @@ class FromObject:
         self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         try:
-            action, next_memory = self.policy.act(obs, mask, memory, draws)
+            action, next_memory = self.policy.act(obs, mask, memory, draws[:, : self.draws])
         except (TypeError, ValueError) as error:
             error.add_note(f"teammate {self.name!r}: act(obs, mask, memory, draws) must return (action, memory)")
             raise

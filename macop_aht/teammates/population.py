@@ -12,6 +12,11 @@ from macop_aht.scenarios.spec import hint
 from macop_aht.teammates.protocol import Policy, fresh_memory
 
 
+def _unique(names: list[str]) -> list[str]:
+    """The names, numbered from the second of its kind on: a, b, a#2."""
+    return [name if (n := names[:i].count(name)) == 0 else f"{name}#{n + 1}" for i, name in enumerate(names)]
+
+
 class Population:
     """Teammates for the environments of a batch: one is drawn for each when an episode begins, and stays for a while.
 
@@ -22,7 +27,7 @@ class Population:
         if not (isinstance(episodes_per_teammate, int) and episodes_per_teammate >= 1):
             raise ValueError(f"episodes_per_teammate is {episodes_per_teammate!r}; give a whole number, at least 1")
         self.policies, self.batch, self.episodes_per_teammate = policies, batch, episodes_per_teammate
-        self.names = np.array([policy.name for policy in policies], dtype=object)
+        self.names = np.array(_unique([policy.name for policy in policies]), dtype=object)
         world, size = batch.world, batch.size
         self.first = world.controllable
         self.places = world.n_agents - world.controllable  # teammates per environment

@@ -1,7 +1,7 @@
 """The rules of combat, one unit at a time: the slow twin of `macop_aht.scenarios.combat`.
 
-Written from the manual (the docstring of `Combat`) and not from the kernel; of that module it uses only the figures, the
-frozen dataclasses `Combat` and `Unit`. It reads top to bottom in the order of a step: orders, then in each game loop
+Written from the manual (the docstring of `Combat`) and not from the kernel; of that module it uses only the figures,
+the frozen dataclasses `Combat` and `Unit`. It reads top to bottom in the order of a step: orders, then in each loop
 targets, movement, hits, clocks. `Battle.log` counts what has happened, so that a test can tell whether a sample of
 battles has met every rule.
 """
@@ -18,7 +18,7 @@ SIDE = 32.0  # of the field
 LOOPS_PER_SECOND = 22.4
 LOOPS_PER_STEP = 8
 SLACK = 1e-6  # of a weapon's range: whoever has walked exactly into it may shoot
-STOP = 1
+NOTHING, STOP = 0, 1
 HEADINGS = {2: (0.0, 1.0), 3: (0.0, -1.0), 4: (1.0, 0.0), 5: (-1.0, 0.0)}  # north, south, east, west
 FIRST_ATTACK = 6
 
@@ -34,7 +34,8 @@ class Fighter:
     shield: float
     cooldown: float = 0.0  # loops until the weapon is ready
     calm: float = 0.0  # loops since the last damage
-    post: tuple[float, float] = (0.0, 0.0)  # of enemies only, as are the next two
+    hurt: bool = False  # in this loop
+    post: tuple[float, float] = (0.0, 0.0)  # the enemies' only, as are the next two
     group: int = -1
     awake: bool = False
 
@@ -88,11 +89,6 @@ def nearest(unit: Fighter, others: list[Fighter]) -> Fighter | None:
     return min(others, key=lambda other: distance(unit, other), default=None)
 
 
-def in_loops(seconds: float) -> int:
-    """A time in whole game loops, never less than it: 0.61 s are 13.664 loops, so 14."""
-    return math.ceil(seconds * LOOPS_PER_SECOND)
-
-
 # --- Reset
 
 
@@ -119,7 +115,7 @@ def reset(rules: Combat, draws: list[float]) -> Battle:
 
 def available(rules: Combat, battle: Battle, ally: Fighter, action: int) -> bool:
     if not ally.alive:
-        return action == 0
+        return action == NOTHING
     if action == STOP:
         return True
     if action in HEADINGS:
@@ -141,13 +137,8 @@ def mask(rules: Combat, battle: Battle) -> list[list[int]]:
 
 def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool]:
     """The reward, and whether the episode has ended. Changes the battle."""
-    orders = []
-    for ally, action in zip(battle.allies, actions, strict=True):
-        allowed = available(rules, battle, ally, action)
-        battle.log["unavailable actions"] += not allowed
-        orders.append(action if allowed else STOP)
-    battle.last_action = list(actions)
-
+    orders = [order(rules, battle, ally, action) for ally, action in zip(battle.allies, actions, strict=True)]
+    battle.last_action = list(orders)
     points = 0.0
     for loop in range(LOOPS_PER_STEP):
         points += game_loop(rules, battle, orders)
@@ -162,6 +153,14 @@ def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool
     return points * rules.full_reward / full, battle.over
 
 
+def order(rules: Combat, battle: Battle, ally: Fighter, action: int) -> int:
+    """An unavailable action is a stop, and for the dead the no-op."""
+    if available(rules, battle, ally, action):
+        return action
+    battle.log["unavailable actions"] += 1
+    return STOP if ally.alive else NOTHING
+
+
 def game_loop(rules: Combat, battle: Battle, orders: list[int]) -> float:
     """The points that the allies make in it."""
     fighting = battle.living  # whoever dies in this loop still does what it was about to do
@@ -174,7 +173,7 @@ def game_loop(rules: Combat, battle: Battle, orders: list[int]) -> float:
             intents.append(enemy_intent(rules, battle, enemy))
     move(battle, fighting, intents)
     points = hits(rules, battle, fighting, intents)
-    for unit in battle.living:
+    for unit in battle.allies + battle.enemies:
         run_clocks(battle, unit)
     return points
 
@@ -268,7 +267,7 @@ def hits(rules: Combat, battle: Battle, fighting: list[Fighter], intents: list[I
         target = intent.target
         if target is None or shooter.cooldown > 0 or not in_range(shooter, target):
             continue
-        shooter.cooldown = in_loops(shooter.kind.cooldown)
+        shooter.cooldown = shooter.kind.cooldown * LOOPS_PER_SECOND
         if not shooter.alive:
             battle.log["hits by the dying"] += 1
         if not target.alive:  # an earlier index has just killed it
@@ -298,7 +297,7 @@ def hit(battle: Battle, shooter: Fighter, target: Fighter) -> float:
         if rest > 0:
             battle.log["strikes through a shield"] += absorbed > 0
             target.health -= min(target.health, max(rest - target.kind.armour, 0.5))
-    target.calm = 0
+    target.hurt = True
     return before - target.shield - target.health
 
 
@@ -316,25 +315,63 @@ def raise_alarm(rules: Combat, battle: Battle, enemy: Fighter) -> None:
 
 def run_clocks(battle: Battle, unit: Fighter) -> None:
     unit.cooldown = max(unit.cooldown - 1, 0)
-    if unit.calm >= in_loops(unit.kind.shield_delay) and unit.shield < unit.kind.shield:
+    unit.calm = 0 if unit.hurt else unit.calm + 1
+    unit.hurt = False
+    rested = unit.calm >= unit.kind.shield_delay * LOOPS_PER_SECOND
+    if unit.alive and rested and unit.shield < unit.kind.shield:
         battle.log["regenerations"] += 1
         unit.shield = min(unit.shield + unit.kind.shield_rate / LOOPS_PER_SECOND, unit.kind.shield)
-    unit.calm += 1
 
 
 # --- What an ally sees
 
 
-def observe(rules: Combat, battle: Battle, number: int) -> list[float]:
-    ally = battle.allies[number]
-    if not ally.alive:
-        return [0.0] * len(observation_names(rules))
+def observe(rules: Combat, battle: Battle) -> list[list[float]]:
+    return [view(rules, battle, ally) for ally in battle.allies]
+
+
+def view(rules: Combat, battle: Battle, ally: Fighter) -> list[float]:
     entries = [float(available(rules, battle, ally, heading)) for heading in HEADINGS]
-    for j, enemy in enumerate(battle.enemies):
-        attackable = available(rules, battle, ally, FIRST_ATTACK + j)
-        block = sighting(rules, ally, enemy, flag=attackable)
-        entries += block + ([enemy.shield / enemy.kind.shield * any(block)] if enemy.kind.shield else [])
+    for number, enemy in enumerate(battle.enemies):
+        block = [float(available(rules, battle, ally, FIRST_ATTACK + number)), *bearing(rules, ally, enemy)]
+        if enemy.kind.shield > 0:
+            block.append(enemy.shield / enemy.kind.shield)
+        entries += block if visible(rules, ally, enemy) else [0.0] * len(block)
     for other in battle.allies:
         if other is not ally:
-            entries += sighting(rules, ally, other, flag=True)
-    return [*entries, ally.health / ally.kind.health]
+            block = [1.0, *bearing(rules, ally, other)]
+            entries += block if visible(rules, ally, other) else [0.0] * len(block)
+    entries.append(ally.health / ally.kind.health)
+    return entries if ally.alive else [0.0] * len(entries)
+
+
+def visible(rules: Combat, ally: Fighter, other: Fighter) -> bool:
+    return other.alive and distance(ally, other) <= rules.sight
+
+
+def bearing(rules: Combat, ally: Fighter, other: Fighter) -> list[float]:
+    return [
+        distance(ally, other) / rules.sight,
+        (other.x - ally.x) / rules.sight,
+        (other.y - ally.y) / rules.sight,
+        other.health / other.kind.health,
+    ]
+
+
+def global_state(battle: Battle) -> list[float]:
+    entries = []
+    for ally in battle.allies:
+        block = [ally.health / ally.kind.health, ally.cooldown / 15, *from_centre(ally)]
+        entries += block if ally.alive else [0.0] * len(block)
+    for enemy in battle.enemies:
+        block = [enemy.health / enemy.kind.health, *from_centre(enemy)]
+        if enemy.kind.shield > 0:
+            block.append(enemy.shield / enemy.kind.shield)
+        entries += block if enemy.alive else [0.0] * len(block)
+    for action in battle.last_action:
+        entries += [float(action == number) for number in range(FIRST_ATTACK + len(battle.enemies))]
+    return entries
+
+
+def from_centre(unit: Fighter) -> tuple[float, float]:
+    return (unit.x - SIDE / 2) / SIDE, (unit.y - SIDE / 2) / SIDE

@@ -1,0 +1,1 @@
+"""Adapters: the worlds as Gymnasium, vectorised and PettingZoo environments."""

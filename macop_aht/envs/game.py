@@ -1,0 +1,83 @@
+"""What the single and the vector environment share: a batch with the teammates inside, spaces, seeds and checks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from macop_aht.scenarios import Family, Scenario, build
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import World, hint
+from macop_aht.teammates import resolve
+from macop_aht.teammates.population import Population
+
+OPTIONS = ("teammate",)
+
+
+class Game:
+    """B environments in which the teammates' places are taken."""
+
+    def __init__(
+        self,
+        scenario: str | Scenario | Family,
+        teammate: Any,
+        size: int,
+        episodes_per_teammate: int,
+        changes: dict[str, Any],
+    ) -> None:
+        self.world: World = build(scenario, **changes)
+        self.batch = Batch(self.world, size)
+        self.population = Population(resolve(teammate, self.world), self.batch, episodes_per_teammate)
+        self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
+        self.score = np.zeros(size)  # the return so far
+        self.observation_space, self.action_space = _spaces(self.world)
+
+    def seed(self, seeds: Sequence[int], rows: np.ndarray) -> None:
+        """Environment by environment: `seeds` for those in `rows`, (B,) bool."""
+        self.batch.seed(seeds, rows)
+        self.population.seed(seeds, rows)
+
+    def reset(self, rows: np.ndarray, options: dict[str, Any] | None = None) -> None:
+        """Begin an episode in the environments in `rows`, (B,) bool."""
+        chosen = None
+        if options:
+            for name in set(options) - set(OPTIONS):
+                warnings.warn(f"unknown reset option {name!r}; {hint(name, OPTIONS)}", stacklevel=3)
+            if options.get("teammate") is not None:
+                chosen = self.population.index(options["teammate"])
+        self.batch.reset(rows)
+        self.population.begin(rows, chosen)
+        self.score[rows] = 0.0
+
+    def step(self) -> None:
+        """The ego's actions stand in `action[:, :m]`; the teammates add theirs, and the world moves on."""
+        self.population.act(self.action)
+        self.batch.step(self.action)
+        self.score += self.batch.reward
+
+
+def _spaces(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:
+    """One controllable agent: its own spaces. Several: their observations in a row, and one action each."""
+    low, high = (np.tile(bound, world.controllable) for bound in world.bounds)
+    observation = spaces.Box(low, high, dtype=np.float32)
+    if world.controllable == 1:
+        return observation, spaces.Discrete(len(world.actions))
+    return observation, spaces.MultiDiscrete([len(world.actions)] * world.controllable)
+
+
+def checked_action(action: Any, shape: tuple[int, ...], n_actions: int) -> np.ndarray:
+    """The ego's actions as integers of the given shape, or an error that says what is allowed."""
+    given = np.asarray(action)
+    if given.shape != shape:
+        raise ValueError(f"action has the shape {given.shape}, expected {shape}: sample the action_space to see one")
+    if given.dtype.kind not in "iu":
+        raise ValueError(
+            f"action {action!r} is not made of whole numbers; allowed are 0..{n_actions - 1}, as integers"
+        )
+    if not (0 <= given.min() and given.max() < n_actions):
+        raise ValueError(f"action {action!r} is not in 0..{n_actions - 1}; see info['action_mask']")
+    return given

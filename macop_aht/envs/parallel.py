@@ -1,0 +1,134 @@
+"""A scenario as a PettingZoo parallel environment: the full team, every agent's action from outside."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from macop_aht.envs.game import checked_action
+from macop_aht.scenarios import Family, Scenario, build, drawing
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import hint
+
+try:
+    from pettingzoo import ParallelEnv
+except ImportError as error:
+    raise ImportError("the parallel form needs PettingZoo: pip install 'macop-aht[pettingzoo]'") from error
+
+RENDER_MODES = ("human", "rgb_array", "ansi")
+
+
+class MacopParallelEnv(ParallelEnv):
+    """The whole team as a PettingZoo `ParallelEnv`: agents `agent_0`, `agent_1`, … each with its own observation.
+
+    Every agent gets the team's reward. `infos[agent]["action_mask"]` is int8 (A,); `state()` is the global state. All agents
+    leave together when the episode ends. The same seed plays as in the Gymnasium forms.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": list(RENDER_MODES),
+        "name": "macop_v0",
+        "is_parallelizable": True,
+        "render_fps": 5,
+    }
+
+    def __init__(self, scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ValueError(f"render_mode is {render_mode!r}; allowed are {', '.join(RENDER_MODES)} and None")
+        self.world, self.render_mode = build(scenario, **changes), render_mode
+        self._batch = Batch(self.world, 1)
+        self.possible_agents = [f"agent_{i}" for i in range(self.world.n_agents)]
+        self.agents: list[str] = []
+        low, high = self.world.bounds
+        self.observation_spaces = {agent: spaces.Box(low, high, dtype=np.float32) for agent in self.possible_agents}
+        self.action_spaces = {agent: spaces.Discrete(len(self.world.actions)) for agent in self.possible_agents}
+        bound = np.full(self.world.state_dim, np.inf, dtype=np.float32)
+        self.state_space = spaces.Box(-bound, bound, dtype=np.float32)
+        self._action = np.zeros((1, self.world.n_agents), dtype=np.int64)
+        self._score, self._seeded = 0.0, False
+        self._window: Any = None
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+        if seed is None and not self._seeded:
+            seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        if seed is not None:
+            self._batch.seed([seed])
+            self._seeded = True
+        self._batch.reset()
+        self.agents, self._score = list(self.possible_agents), 0.0
+        if self.render_mode == "human":
+            self.render()
+        return self._observations(), self._infos()
+
+    def step(
+        self, actions: dict[str, Any]
+    ) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        if not self.agents:
+            raise RuntimeError("the episode is over, or none has begun: call reset() before step()")
+        for name in actions:
+            if name not in self.agents:
+                raise ValueError(f"unknown agent {name!r} in actions; {hint(str(name), self.agents)}")
+        missing = [agent for agent in self.agents if agent not in actions]
+        if missing:
+            raise ValueError(f"no action for {', '.join(missing)}; give one for each of {', '.join(self.agents)}")
+        for i, agent in enumerate(self.agents):
+            self._action[0, i] = checked_action(actions[agent], (), len(self.world.actions))
+        self._batch.step(self._action)
+        reward = float(self._batch.reward[0])
+        terminated, truncated = bool(self._batch.terminated[0]), bool(self._batch.truncated[0])
+        self._score += reward
+        if self.render_mode == "human":
+            self.render()
+        observations, infos, team = self._observations(), self._infos(), self.agents
+        if terminated or truncated:
+            self.agents = []
+        return (
+            observations,
+            dict.fromkeys(team, reward),
+            dict.fromkeys(team, terminated),
+            dict.fromkeys(team, truncated),
+            infos,
+        )
+
+    def state(self) -> np.ndarray:
+        return self._batch.global_state()[0]
+
+    def render(self) -> Any:
+        if self.render_mode is None:
+            return None
+        caption = f"step {self._batch.clock[0]}/{self.world.limit}   return {self._score:.2f}"
+        if self.render_mode == "ansi":
+            return drawing.as_text(self.world, self._batch.state, 0, caption)
+        picture = drawing.as_pixels(self.world, self._batch.state, 0, caption)
+        if self.render_mode == "rgb_array":
+            return picture
+        self._window = self._window or drawing.Window("Macop", self.metadata["render_fps"])
+        self._window.show(picture)
+        return None
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def _observations(self) -> dict[str, np.ndarray]:
+        return {agent: self._batch.obs[0, i].copy() for i, agent in enumerate(self.possible_agents)}
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        masks = self._batch.mask[0]
+        return {agent: {"action_mask": masks[i].copy()} for i, agent in enumerate(self.possible_agents)}
+
+
+def parallel_env(scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> MacopParallelEnv:
+    """The full team of a scenario as a PettingZoo parallel environment; see `MacopParallelEnv`."""
+    return MacopParallelEnv(scenario, render_mode, **changes)

@@ -1,0 +1,55 @@
+"""Gymnasium ids: one per scenario, and a line for users to add their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from macop_aht.scenarios import Family
+
+BUILTIN = ("LBF1", "LBF4", "PP1", "PP2", "CN2", "CN3", "SMAC1", "SMAC2")
+
+
+def env_id(scenario: str) -> str:
+    return f"Macop{scenario}-v0"
+
+
+def _register(name: str) -> None:
+    gymnasium.register(
+        id=env_id(name),
+        entry_point="macop_aht.envs.single:MacopEnv",
+        vector_entry_point="macop_aht.envs.vector:MacopVectorEnv",
+        kwargs={"scenario": name},
+    )
+
+
+def register_builtin() -> None:
+    """Register the eight scenarios, by name alone: the worlds are built when one is made."""
+    for name in BUILTIN:
+        if env_id(name) not in gymnasium.registry:
+            _register(name)
+
+
+def register(name: str, family: Family, about: str = "") -> str:
+    """Add a scenario of your own, and give its Gymnasium id.
+
+    `register("LBF9", LevelBasedForaging(shape=(9, 9), ...))` makes `gym.make("MacopLBF9-v0")`, `gym.make_vec`,
+    `parallel_env("LBF9")` and the command line know it.
+    """
+    from macop_aht.scenarios import SCENARIOS, Scenario
+
+    if not name.isidentifier():
+        raise ValueError(f"the scenario's name {name!r} must consist of letters, digits and underscores, such as 'LBF9'")
+    if name in SCENARIOS and SCENARIOS[name].family != family:
+        raise ValueError(f"scenario {name!r} exists already with other parameters; choose another name")
+    if not callable(getattr(family, "build", None)):
+        raise TypeError(
+            f"family is {family!r}; give parameters such as LevelBasedForaging(...), PredatorPrey(...), "
+            "CooperativeNavigation(...) or Combat(...)"
+        )
+    if name not in SCENARIOS:
+        SCENARIOS[name] = Scenario(name, family, about or (type(family).__doc__ or "").split("\n")[0])
+        _register(name)
+    return env_id(name)

@@ -1,0 +1,147 @@
+"""A scenario as a Gymnasium environment."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+
+from macop_aht.envs.game import Game, checked_action
+from macop_aht.scenarios import Family, Scenario
+
+RENDER_MODES = ("human", "rgb_array", "ansi")
+
+
+class MacopEnv(gymnasium.Env):
+    """One environment; the agent controls the ego, and somebody unknown plays the teammates.
+
+    ```python
+    import gymnasium as gym, macop_aht
+    env = gym.make("MacopLBF4-v0", teammate="scripted:corner-ne")
+    obs, info = env.reset(seed=0)
+    obs, reward, terminated, truncated, info = env.step(env.action_space.sample(info["action_mask"]))
+    ```
+
+    The scenario's rules, actions and observation are in the docstring of its family:
+    `LevelBasedForaging`, `PredatorPrey`, `CooperativeNavigation`, `Combat` in `macop_aht.scenarios`.
+
+    Arguments
+    - `scenario`: a name such as "LBF4" (`gym.make` fills it in), a `Scenario`, or a family with its parameters.
+    - `teammate`: who plays the other agents; "scripted" (the default: all scripts of the scenario), "scripted:NAME",
+      "random", the path of an `.onnx` file, a policy, a callable `(obs (R,D), mask (R,A)) -> action (R,)`, or a list of
+      these. Several make a population: one is drawn at reset. Habits follow a `+`, as in "scripted:nearest+noisy=0.1".
+      `macop teammates LBF4` lists the scripts; `macop_aht.teammates` explains the rest.
+    - `episodes_per_teammate`: for how many episodes a teammate stays before the next is drawn.
+    - `render_mode`: "rgb_array", "human" or "ansi".
+    - any parameter of the family, to change the world: `gym.make("MacopLBF4-v0", limit=50)`.
+
+    Spaces
+    - One controllable agent: `Discrete(A)` and a `Box` of its observation. Several (CN3 has two): `MultiDiscrete`, and
+      their observations in a row.
+
+    Info
+    - `action_mask`: int8 (A,), 1 where an action does something; a tuple of them where several agents are controlled. Also
+      from `action_masks()`, for maskable learners. An action that is not available acts as stop.
+    - `teammate`: the name of who is playing. It is never in the observation.
+
+    Reset
+    - `seed`: the same seed gives the same spawns, the same teammates and the same draws.
+    - `options={"teammate": NAME}` chooses from the population, by name or number.
+
+    Episodes terminate as the scenario says, and are truncated at its time limit.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": 5}
+
+    def __init__(
+        self,
+        scenario: str | Scenario | Family,
+        teammate: Any = "scripted",
+        episodes_per_teammate: int = 1,
+        render_mode: str | None = None,
+        **changes: Any,
+    ) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ValueError(f"render_mode is {render_mode!r}; allowed are {', '.join(RENDER_MODES)} and None")
+        self._game = Game(scenario, teammate, 1, episodes_per_teammate, changes)
+        self.world, self.render_mode = self._game.world, render_mode
+        self.observation_space, self.action_space = self._game.observation_space, self._game.action_space
+        self._m, self._n_actions = self.world.controllable, len(self.world.actions)
+        self._row = np.ones(1, dtype=np.bool_)
+        self._seeded, self._over = False, True
+        self._window: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None or not self._seeded:
+            self._game.seed([self.np_random_seed], self._row)
+            self._seeded = True
+        self._game.reset(self._row, options)
+        self._over = False
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), self._info()
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise RuntimeError("the episode is over, or none has begun: call reset() before step()")
+        game, batch = self._game, self._game.batch
+        if self._m == 1:
+            if type(action) is not int:  # the checks cost as much as the step itself
+                action = int(checked_action(action, (), self._n_actions))
+            elif not 0 <= action < self._n_actions:
+                checked_action(action, (), self._n_actions)
+            game.action[0, 0] = action
+        else:
+            game.action[0, : self._m] = checked_action(action, (self._m,), self._n_actions)
+        game.step()
+        terminated, truncated = bool(batch.terminated[0]), bool(batch.truncated[0])
+        self._over = terminated or truncated
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), float(batch.reward[0]), terminated, truncated, self._info()
+
+    def action_masks(self) -> Any:
+        """What the controlled agents may do now: (A,) int8, or a tuple of them."""
+        masks = self._game.batch.mask[0]
+        if self._m == 1:
+            return masks[0].copy()
+        return tuple(masks[i].copy() for i in range(self._m))
+
+    def state(self) -> np.ndarray:
+        """The global state, for centralised training: (S,) float32."""
+        return self._game.batch.global_state()[0]
+
+    def render(self) -> Any:
+        from macop_aht.scenarios import drawing
+
+        if self.render_mode is None:
+            gymnasium.logger.warn('render() does nothing without a render_mode: gym.make(…, render_mode="rgb_array")')
+            return None
+        game = self._game
+        caption = f"step {game.batch.clock[0]}/{self.world.limit}   return {game.score[0]:.2f}"
+        if self.render_mode == "ansi":
+            return drawing.as_text(self.world, game.batch.state, 0, caption)
+        picture = drawing.as_pixels(self.world, game.batch.state, 0, caption, self._teammate())
+        if self.render_mode == "rgb_array":
+            return picture
+        self._window = self._window or drawing.Window("Macop", self.metadata["render_fps"])
+        self._window.show(picture)
+        return None
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def _observation(self) -> np.ndarray:
+        return self._game.batch.obs[0, : self._m].flatten()
+
+    def _teammate(self) -> str:
+        return self._game.population.names[self._game.population.who[0]]
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.action_masks(), "teammate": self._teammate()}

@@ -1,0 +1,174 @@
+"""A scenario as a native Gymnasium vector environment: the batched kernels themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from macop_aht.envs.game import Game, checked_action
+from macop_aht.scenarios import Family, Scenario
+
+
+class MacopVectorEnv(VectorEnv):
+    """B environments of one scenario in lockstep, teammates acting batched inside.
+
+    ```python
+    envs = gym.make_vec("MacopLBF4-v0", num_envs=256, teammate="scripted")
+    obs, infos = envs.reset(seed=0)
+    obs, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
+    ```
+
+    Arguments are those of `MacopEnv`, and `autoreset_mode`: "NextStep" (the default; the step after an episode's end ignores
+    the action and gives the first observation of the next) or "SameStep" (the next episode begins at once;
+    `infos["final_obs"]` and `infos["final_info"]` hold the end of the last). Environment i of `reset(seed=s)` plays exactly as
+    a single `MacopEnv` with seed s + i.
+
+    Infos: `action_mask` is int8 (B,A), or (B,m,A) where m > 1 agents are controlled; `teammate` (B,) names who is playing.
+    """
+
+    def __init__(
+        self,
+        scenario: str | Scenario | Family,
+        num_envs: int = 1,
+        teammate: Any = "scripted",
+        episodes_per_teammate: int = 1,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **changes: Any,
+    ) -> None:
+        if not (isinstance(num_envs, int) and num_envs >= 1):
+            raise ValueError(f"num_envs is {num_envs!r}; give a whole number, at least 1")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode is {render_mode!r}; a vector environment draws 'rgb_array' only, or None")
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"], "render_fps": 5}
+        self._game = Game(scenario, teammate, num_envs, episodes_per_teammate, changes)
+        self.world, self.num_envs, self.render_mode = self._game.world, num_envs, render_mode
+        self.single_observation_space = self._game.observation_space
+        self.single_action_space = self._game.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._m, self._n_actions = self.world.controllable, len(self.world.actions)
+        self._shape = (num_envs,) if self._m == 1 else (num_envs, self._m)
+        self._all = np.ones(num_envs, dtype=np.bool_)
+        self._over = np.ones(num_envs, dtype=np.bool_)
+        self._begun = False
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        options = dict(options or {})
+        rows = self._reset_mask(options.pop("reset_mask", None))
+        self._seed(seed, rows)
+        self._game.reset(rows, options)
+        self._over[rows] = False
+        self._begun = True
+        return self._observation(), self._infos(rows)
+
+    def _reset_mask(self, mask: Any) -> np.ndarray:
+        """Gymnasium's option to reset some of the environments only."""
+        if mask is None:
+            return self._all.copy()
+        mask = np.asarray(mask)
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
+            raise ValueError(
+                f"options['reset_mask'] is {mask!r}; give a bool array of shape ({self.num_envs},) with a True in it"
+            )
+        if not self._begun and not mask.all():
+            raise ValueError("options['reset_mask'] leaves out environments that were never reset; reset all of them first")
+        return mask
+
+    def _seed(self, seed: int | Sequence[int | None] | None, rows: np.ndarray) -> None:
+        """Every environment with a seed starts its streams anew; those without go on, or start from entropy."""
+        seeds: list[int | None]
+        if seed is None or isinstance(seed, (int, np.integer)):
+            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments; give one number, or one for each")
+        if any(s is not None and s < 0 for s in seeds):
+            raise ValueError(f"seed {seed} is negative; give 0 or more")
+        if not self._begun:
+            entropy = np.random.SeedSequence().generate_state(self.num_envs, np.uint64)
+            seeds = [int(entropy[i]) if s is None else s for i, s in enumerate(seeds)]
+        given = rows & np.array([s is not None for s in seeds])
+        if given.any():
+            self._game.seed([s for s, g in zip(seeds, given, strict=True) if g and s is not None], given)
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        if not self._begun:
+            raise RuntimeError("no episode has begun: call reset() before step()")
+        game, batch = self._game, self._game.batch
+        checked = checked_action(actions, self._shape, self._n_actions)
+        game.action[:, : self._m] = checked.reshape(self.num_envs, self._m)
+        beginning = self._over.copy() if self.autoreset_mode == AutoresetMode.NEXT_STEP else None
+        game.step()
+        infos: dict[str, Any] = {}
+        if beginning is not None and beginning.any():
+            game.reset(beginning)
+            for array in (batch.reward, batch.terminated, batch.truncated):
+                array[beginning] = 0
+        rewards, terminations, truncations = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        self._over = terminations | truncations
+        if beginning is None and self._over.any():
+            infos = self._final_infos()
+            game.reset(self._over)
+        infos.update(self._infos(self._all))
+        return self._observation(), rewards, terminations, truncations, infos
+
+    def _final_infos(self) -> dict[str, Any]:
+        """The last observation and info of the episodes that have just ended, before they are reset."""
+        over, observation = self._over, self._observation()
+        final_obs = np.full(self.num_envs, None, dtype=object)
+        for b in np.flatnonzero(over):
+            final_obs[b] = observation[b]
+        final_info = self._infos(over)
+        return {"final_obs": final_obs, "_final_obs": over.copy(), "final_info": final_info, "_final_info": over.copy()}
+
+    def _observation(self) -> np.ndarray:
+        return self._game.batch.obs[:, : self._m].reshape(self.num_envs, -1).copy()
+
+    def _infos(self, rows: np.ndarray) -> dict[str, Any]:
+        """Masks and teammates, with Gymnasium's `_key` arrays that say where they hold."""
+        population = self._game.population
+        return {
+            "action_mask": self.action_masks(),
+            "_action_mask": rows.copy(),
+            "teammate": population.names[population.who],
+            "_teammate": rows.copy(),
+        }
+
+    def action_masks(self) -> np.ndarray:
+        """What the controlled agents may do now: int8 (B,A), or (B,m,A)."""
+        mask = self._game.batch.mask
+        return mask[:, 0].copy() if self._m == 1 else mask[:, : self._m].copy()
+
+    def state(self) -> np.ndarray:
+        """The global states, for centralised training: (B,S) float32."""
+        return self._game.batch.global_state()
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """One picture per environment."""
+        from macop_aht.scenarios import drawing
+
+        if self.render_mode is None:
+            return None
+        game, pictures = self._game, []
+        for b in range(self.num_envs):
+            caption = f"step {game.batch.clock[b]}/{self.world.limit}   return {game.score[b]:.2f}"
+            who = game.population.names[game.population.who[b]]
+            pictures.append(drawing.as_pixels(self.world, game.batch.state, b, caption, who))
+        return tuple(pictures)
+
+
+def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
+    allowed = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+    for candidate in allowed:
+        if mode in (candidate, candidate.value, candidate.name):
+            return candidate
+    raise ValueError(f"autoreset_mode is {mode!r}; allowed are {', '.join(repr(m.value) for m in allowed)}")
