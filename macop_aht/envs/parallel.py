@@ -8,8 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from macop_aht.envs.game import checked_action
-from macop_aht.scenarios import Family, Scenario, build, drawing
+from macop_aht.scenarios import Family, Scenario, build
 from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.drawing import Screen
 from macop_aht.scenarios.spec import hint
 
 try:
@@ -17,26 +18,23 @@ try:
 except ImportError as error:
     raise ImportError("the parallel form needs PettingZoo: pip install 'macop-aht[pettingzoo]'") from error
 
-RENDER_MODES = ("human", "rgb_array", "ansi")
-
 
 class MacopParallelEnv(ParallelEnv):
     """The whole team as a PettingZoo `ParallelEnv`: agents `agent_0`, `agent_1`, … each with its own observation.
 
-    Every agent gets the team's reward. `infos[agent]["action_mask"]` is int8 (A,); `state()` is the global state. All agents
+    The team's reward is shared equally: the agents' rewards add up to it. `infos[agent]["action_mask"]` is int8 (A,); `state()` is the global state. All agents
     leave together when the episode ends. The same seed plays as in the Gymnasium forms.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
-        "render_modes": list(RENDER_MODES),
+        "render_modes": list(Screen.MODES),
         "name": "macop_v0",
         "is_parallelizable": True,
         "render_fps": 5,
     }
 
     def __init__(self, scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode is {render_mode!r}; allowed are {', '.join(RENDER_MODES)} and None")
+        self._screen = Screen(render_mode, self.metadata["render_fps"])
         self.world, self.render_mode = build(scenario, **changes), render_mode
         self._batch = Batch(self.world, 1)
         self.possible_agents = [f"agent_{i}" for i in range(self.world.n_agents)]
@@ -48,7 +46,6 @@ class MacopParallelEnv(ParallelEnv):
         self.state_space = spaces.Box(-bound, bound, dtype=np.float32)
         self._action = np.zeros((1, self.world.n_agents), dtype=np.int64)
         self._score, self._seeded = 0.0, False
-        self._window: Any = None
 
     def observation_space(self, agent: str) -> spaces.Box:
         return self.observation_spaces[agent]
@@ -94,7 +91,7 @@ class MacopParallelEnv(ParallelEnv):
             self.agents = []
         return (
             observations,
-            dict.fromkeys(team, reward),
+            dict.fromkeys(team, reward / len(team)),
             dict.fromkeys(team, terminated),
             dict.fromkeys(team, truncated),
             infos,
@@ -106,20 +103,10 @@ class MacopParallelEnv(ParallelEnv):
     def render(self) -> Any:
         if self.render_mode is None:
             return None
-        caption = f"step {self._batch.clock[0]}/{self.world.limit}   return {self._score:.2f}"
-        if self.render_mode == "ansi":
-            return drawing.as_text(self.world, self._batch.state, 0, caption)
-        picture = drawing.as_pixels(self.world, self._batch.state, 0, caption)
-        if self.render_mode == "rgb_array":
-            return picture
-        self._window = self._window or drawing.Window("Macop", self.metadata["render_fps"])
-        self._window.show(picture)
-        return None
+        return self._screen.show(self.world, self._batch.state, 0, self._batch.clock[0], self._score)
 
     def close(self) -> None:
-        if self._window is not None:
-            self._window.close()
-            self._window = None
+        self._screen.close()
 
     def _observations(self) -> dict[str, np.ndarray]:
         return {agent: self._batch.obs[0, i].copy() for i, agent in enumerate(self.possible_agents)}

@@ -9,8 +9,7 @@ import numpy as np
 
 from macop_aht.envs.game import Game, checked_action
 from macop_aht.scenarios import Family, Scenario
-
-RENDER_MODES = ("human", "rgb_array", "ansi")
+from macop_aht.scenarios.drawing import Screen
 
 
 class MacopEnv(gymnasium.Env):
@@ -52,7 +51,7 @@ class MacopEnv(gymnasium.Env):
     Episodes terminate as the scenario says, and are truncated at its time limit.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": 5}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(Screen.MODES), "render_fps": 5}
 
     def __init__(
         self,
@@ -62,15 +61,13 @@ class MacopEnv(gymnasium.Env):
         render_mode: str | None = None,
         **changes: Any,
     ) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode is {render_mode!r}; allowed are {', '.join(RENDER_MODES)} and None")
+        self._screen = Screen(render_mode, self.metadata["render_fps"])
         self._game = Game(scenario, teammate, 1, episodes_per_teammate, changes)
         self.world, self.render_mode = self._game.world, render_mode
         self.observation_space, self.action_space = self._game.observation_space, self._game.action_space
         self._m, self._n_actions = self.world.controllable, len(self.world.actions)
         self._row = np.ones(1, dtype=np.bool_)
         self._seeded, self._over = False, True
-        self._window: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -116,26 +113,17 @@ class MacopEnv(gymnasium.Env):
         return self._game.batch.global_state()[0]
 
     def render(self) -> Any:
-        from macop_aht.scenarios import drawing
-
+        """A picture (height, width, 3) uint8, a text, or nothing where a window shows it."""
         if self.render_mode is None:
             gymnasium.logger.warn('render() does nothing without a render_mode: gym.make(…, render_mode="rgb_array")')
             return None
         game = self._game
-        caption = f"step {game.batch.clock[0]}/{self.world.limit}   return {game.score[0]:.2f}"
-        if self.render_mode == "ansi":
-            return drawing.as_text(self.world, game.batch.state, 0, caption)
-        picture = drawing.as_pixels(self.world, game.batch.state, 0, caption, self._teammate())
-        if self.render_mode == "rgb_array":
-            return picture
-        self._window = self._window or drawing.Window("Macop", self.metadata["render_fps"])
-        self._window.show(picture)
-        return None
+        return self._screen.show(
+            self.world, game.batch.state, 0, game.batch.clock[0], game.score[0], self._teammate()
+        )
 
     def close(self) -> None:
-        if self._window is not None:
-            self._window.close()
-            self._window = None
+        self._screen.close()
 
     def _observation(self) -> np.ndarray:
         return self._game.batch.obs[0, : self._m].flatten()

@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from macop_aht.envs.game import Game, checked_action
 from macop_aht.scenarios import Family, Scenario
+from macop_aht.scenarios.drawing import Screen
 
 
 class MacopVectorEnv(VectorEnv):
@@ -42,10 +43,9 @@ class MacopVectorEnv(VectorEnv):
     ) -> None:
         if not (isinstance(num_envs, int) and num_envs >= 1):
             raise ValueError(f"num_envs is {num_envs!r}; give a whole number, at least 1")
-        if render_mode not in (None, "rgb_array"):
-            raise ValueError(f"render_mode is {render_mode!r}; a vector environment draws 'rgb_array' only, or None")
+        self._screen = Screen(render_mode, fps=5, modes=("rgb_array", "ansi"))
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
-        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array"], "render_fps": 5}
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array", "ansi"], "render_fps": 5}
         self._game = Game(scenario, teammate, num_envs, episodes_per_teammate, changes)
         self.world, self.num_envs, self.render_mode = self._game.world, num_envs, render_mode
         self.single_observation_space = self._game.observation_space
@@ -152,18 +152,15 @@ class MacopVectorEnv(VectorEnv):
         """The global states, for centralised training: (B,S) float32."""
         return self._game.batch.global_state()
 
-    def render(self) -> tuple[np.ndarray, ...] | None:
-        """One picture per environment."""
-        from macop_aht.scenarios import drawing
-
+    def render(self) -> tuple[Any, ...] | None:
+        """One picture, or text, per environment."""
         if self.render_mode is None:
             return None
-        game, pictures = self._game, []
-        for b in range(self.num_envs):
-            caption = f"step {game.batch.clock[b]}/{self.world.limit}   return {game.score[b]:.2f}"
-            who = game.population.names[game.population.who[b]]
-            pictures.append(drawing.as_pixels(self.world, game.batch.state, b, caption, who))
-        return tuple(pictures)
+        batch, score, population = self._game.batch, self._game.score, self._game.population
+        return tuple(
+            self._screen.show(self.world, batch.state, b, batch.clock[b], score[b], population.names[population.who[b]])
+            for b in range(self.num_envs)
+        )
 
 
 def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:

@@ -317,7 +317,7 @@ class PredatorPrey:
         return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw)
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        canvas.area(-1.6, -1.6, 1.6, 1.6)
+        _show_all(canvas, state.pos[b])
         for e, (x, y) in enumerate(state.pos[b]):
             if e >= self.n_agents:
                 canvas.ring(x, y, 2 * (self.radius + self.prey_radius), "prey")
@@ -379,11 +379,17 @@ class CooperativeNavigation:
         return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw)
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        canvas.area(-1.6, -1.6, 1.6, 1.6)
+        _show_all(canvas, state.pos[b])
         for x, y in state.landmark[b]:
             canvas.ring(x, y, self.near * 2 * self.radius, "landmark")
             canvas.disc(x, y, self.radius, "landmark", glyph="x")
         _draw_agents(canvas, state.pos[b], self.controllable, self.radius)
+
+
+def _show_all(canvas: Canvas, pos: np.ndarray) -> None:
+    """The plane has no walls: show as much of it as it takes."""
+    half = max(1.6, float(np.abs(pos).max()) + 0.3)
+    canvas.area(-half, -half, half, half)
 
 
 def _draw_agents(canvas: Canvas, pos: np.ndarray, controllable: int, radius: float) -> None:
