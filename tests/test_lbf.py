@@ -13,9 +13,10 @@ from tests.oracles.foraging import Foraging
 
 STAY, NORTH, SOUTH, WEST, EAST = range(5)
 MOVES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
+ENDS = ((1, "reward"), (2, "terminated"), (3, "truncated"))  # where they stand in what a twin's step gives
 CORNERS = ((0, 0), (0, 5), (5, 0), (5, 5))
 
-# A game that is nobody's: not square, foods inside, two of them so close that both can be reached at once, three agents.
+# A game that is nobody's: three agents, not square, foods inside, two of them so close that one stands next to both.
 ODD_FOODS = ((6, 2), (3, 2), (4, 3), (0, 4))
 ODD_SPAWN = ((1, 1), (2, 2), (1, 4), (6, 4), (5, 1))
 WORLDS = {
@@ -73,9 +74,6 @@ def step_twins(twins: list[Foraging], action: np.ndarray) -> dict[str, np.ndarra
     return twin_arrays(twins) | ends
 
 
-ENDS = ((1, "reward"), (2, "terminated"), (3, "truncated"))
-
-
 def random_states(twin: Foraging, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """States that could not all be played, half of them crowded around a food."""
     n, foods = len(twin.players), twin.foods
@@ -100,7 +98,7 @@ def random_states(twin: Foraging, count: int, rng: np.random.Generator) -> dict[
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_one_step_from_any_state_equals_the_twin(name: str) -> None:
-    rng, count = np.random.default_rng(1), 2500
+    rng, count = np.random.default_rng(1), 4000
     twins = [make_twin(name) for _ in range(count)]
     before = random_states(twins[0], count, rng)
     action = rng.integers(0, 5, (count, len(twins[0].players)))
@@ -235,7 +233,7 @@ def test_the_counter_looks_after_the_move(what: str, before: list, action: list[
 
 
 def test_the_counter_counts_before_the_loading() -> None:
-    """A food inside the grid has neighbours that can be side by side with a third agent: the last meeting pays already."""
+    """Two agents are at the food, and a third one comes to the side of one of them: this meeting pays already."""
     world = build("LBF1", foods=((2, 2),), n_agents=3)
     for met, reward in ((0, 0.0), (1, 1.0)):
         batch = play(world, [(1, 2), (2, 1), (1, 0)], [STAY, STAY, EAST], level=1, food=2, met=met)

@@ -65,7 +65,7 @@ class Params(NamedTuple):
     damage: np.ndarray  # (U,) per strike
     strikes: np.ndarray  # (U,)
     cooldown: np.ndarray  # (U,) loops
-    reach: np.ndarray  # (U,)
+    reach: np.ndarray  # (U,U) centre to centre: the weapon's range and both radii
     speed: np.ndarray  # (U,) per loop
     radius: np.ndarray  # (U,)
     shield_rate: np.ndarray  # (U,) per loop
@@ -96,7 +96,7 @@ class State(NamedTuple):
     last_action: np.ndarray  # (B,N) -1 at first
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def reset(params, state, rows, draws):
     """Spawn all units, each coordinate jittered, enemies asleep at their posts: `rows` (B,) bool, `draws` (B,2U)."""
     n_units = state.pos.shape[1]
@@ -117,311 +117,334 @@ def reset(params, state, rows, draws):
         state.last_action[b, :] = -1
 
 
-@njit(inline="always")
-def _square(pos, u, v):
-    return (pos[u, 0] - pos[v, 0]) ** 2 + (pos[u, 1] - pos[v, 1]) ** 2
+# A game loop is a chain of phases, each over all B battles. The phases index the full arrays and the inlined helpers take
+# numbers only: an array view, or an array handed to an inlined helper, costs a reference count in the innermost loop.
 
 
 @njit(inline="always")
-def _available(params, pos, health, n_allies, i, a):
-    """Whether ally i may take action a; the one rule behind the mask, the observation and the step."""
-    if health[i] <= 0:
-        return a == NOTHING
-    if a == STOP:
-        return True
-    if a == NOTHING:
-        return False
-    if a < ATTACK:
-        ahead_x = pos[i, 0] + LOOK_AHEAD * MOVES[a, 0]
-        ahead_y = pos[i, 1] + LOOK_AHEAD * MOVES[a, 1]
-        return 0.0 <= ahead_x <= SIZE and 0.0 <= ahead_y <= SIZE
-    enemy = n_allies + a - ATTACK
-    return health[enemy] > 0 and _square(pos, i, enemy) <= params.shoot**2
+def _square(x, y, other_x, other_y):
+    return (x - other_x) * (x - other_x) + (y - other_y) * (y - other_y)
 
 
 @njit(inline="always")
-def _nearest(pos, health, u, first, stop):
-    """The nearest living unit of first..stop-1 to unit u, or -1, and the squared distance."""
-    best, least = -1, np.inf
-    for v in range(first, stop):
-        if health[v] > 0:
-            square = _square(pos, u, v)
-            if square < least:
-                best, least = v, square
-    return best, least
+def _can_move(x, y, a):
+    """The one rule on moves, behind the mask, the observation and the step."""
+    return 0.0 <= x + LOOK_AHEAD * MOVES[a, 0] <= SIZE and 0.0 <= y + LOOK_AHEAD * MOVES[a, 1] <= SIZE
 
 
 @njit(inline="always")
-def _in_reach(params, pos, u, v):
-    reach = params.reach[u] + params.radius[u] + params.radius[v] + EPSILON
-    return _square(pos, u, v) <= reach * reach
+def _can_attack(x, y, enemy_x, enemy_y, enemy_health, shoot):
+    """The one rule on attacks."""
+    return enemy_health > 0 and _square(x, y, enemy_x, enemy_y) <= shoot * shoot
 
 
 @njit(inline="always")
-def _walk(pos, u, x, y, stop_at, speed, move):
-    """Write the loop's move of unit u towards (x, y), ending `stop_at` from it at the nearest."""
-    dx, dy = x - pos[u, 0], y - pos[u, 1]
-    distance = np.sqrt(dx * dx + dy * dy)
-    length = min(speed, distance - stop_at)
-    if length > 0.0:
-        move[u, 0] = dx / distance * length
-        move[u, 1] = dy / distance * length
+def _share(square, stop_at, speed):
+    """The part of the way to a point at this squared distance that one loop covers, ending `stop_at` from it."""
+    if square <= stop_at * stop_at:
+        return 0.0
+    distance = np.sqrt(square)
+    return min(speed, distance - stop_at) / distance
 
 
-@njit(inline="always")
-def _order_ally(params, pos, health, order, u, n_allies, target, move):
-    """Turn ally u's standing order into a target and a move for this loop."""
-    if NORTH <= order <= WEST:
-        move[u, 0] = MOVES[order, 0] * params.speed[u]
-        move[u, 1] = MOVES[order, 1] * params.speed[u]
-        return
-    if order >= ATTACK and health[n_allies + order - ATTACK] > 0:
-        v = n_allies + order - ATTACK
-        target[u] = v
-        if not _in_reach(params, pos, u, v):
-            stop_at = params.reach[u] + params.radius[u] + params.radius[v]
-            _walk(pos, u, pos[v, 0], pos[v, 1], stop_at, params.speed[u], move)
-        return
-    nearest, _ = _nearest(pos, health, u, n_allies, pos.shape[0])
-    if nearest >= 0 and _in_reach(params, pos, u, nearest):
-        target[u] = nearest  # idle units return fire
+@njit(error_model="numpy")
+def _accept_orders(pos, health, action, shoot, last_action):
+    """What is not available becomes a stop, or a no-op for the dead."""
+    n_allies = action.shape[1]
+    for b in range(action.shape[0]):
+        for i in range(n_allies):
+            a = action[b, i]
+            x, y = pos[b, i, 0], pos[b, i, 1]
+            allowed = a == STOP
+            if NORTH <= a < ATTACK:
+                allowed = _can_move(x, y, a)
+            elif a >= ATTACK:
+                v = n_allies + a - ATTACK
+                allowed = _can_attack(x, y, pos[b, v, 0], pos[b, v, 1], health[b, v], shoot)
+            if health[b, i] <= 0:
+                a = NOTHING
+            last_action[b, i] = a if allowed or a == NOTHING and health[b, i] <= 0 else STOP
 
 
-@njit(inline="always")
-def _order_enemy(params, pos, health, post, awake, u, n_allies, target, move):
-    """Wake up, chase the nearest ally, or go back to the post."""
-    m = u - n_allies
-    v, square = _nearest(pos, health, u, 0, n_allies)
-    if not awake[m] and v >= 0 and square <= params.acquire**2:
-        awake[m] = True
-    if awake[m] and (v < 0 or square > params.leash**2):
-        awake[m] = False
-    if awake[m]:
-        target[u] = v
-        if not _in_reach(params, pos, u, v):
-            stop_at = params.reach[u] + params.radius[u] + params.radius[v]
-            _walk(pos, u, pos[v, 0], pos[v, 1], stop_at, params.speed[u], move)
-    else:
-        _walk(pos, u, post[m, 0], post[m, 1], 0.0, params.speed[u], move)
-
-
-@njit(inline="always")
-def _push_apart(params, pos, health, push):
-    """Undo a share of every overlap, half by each of the two, all at once."""
-    n_units = pos.shape[0]
-    touched = False
-    for u in range(n_units):
-        for v in range(u + 1, n_units):
-            gap = params.radius[u] + params.radius[v]
-            dx, dy = pos[u, 0] - pos[v, 0], pos[u, 1] - pos[v, 1]
-            square = dx * dx + dy * dy
-            if square >= gap * gap or health[u] <= 0 or health[v] <= 0:
+@njit(error_model="numpy")
+def _order_allies(pos, health, order, over, reach, speed, target, move):
+    """Turn the allies' standing orders into targets and moves for this loop."""
+    n_allies, n_units = order.shape[1], pos.shape[1]
+    for b in range(order.shape[0]):
+        if over[b]:
+            continue
+        for u in range(n_allies):
+            a, x, y = order[b, u], pos[b, u, 0], pos[b, u, 1]
+            target[b, u] = -1
+            move[b, u, 0] = move[b, u, 1] = 0.0
+            if health[b, u] <= 0:
                 continue
-            if not touched:
-                push[:] = 0.0
-                touched = True
-            distance = np.sqrt(square)
-            if distance > 0.0:
-                dx, dy = dx / distance, dy / distance
-            else:
-                dx, dy = 1.0, 0.0
-            share = 0.5 * SOFTNESS * (gap - distance)
-            push[u, 0] += share * dx
-            push[u, 1] += share * dy
-            push[v, 0] -= share * dx
-            push[v, 1] -= share * dy
-    if touched:
-        pos += push
+            if NORTH <= a < ATTACK:
+                move[b, u, 0], move[b, u, 1] = MOVES[a, 0] * speed[u], MOVES[a, 1] * speed[u]
+                continue
+            v = n_allies + a - ATTACK
+            if a >= ATTACK and health[b, v] > 0:
+                dx, dy = pos[b, v, 0] - x, pos[b, v, 1] - y
+                share = _share(dx * dx + dy * dy, reach[u, v], speed[u])
+                move[b, u, 0], move[b, u, 1] = dx * share, dy * share
+                target[b, u] = v
+                continue
+            nearest, least = n_allies, np.inf
+            for v in range(n_allies, n_units):
+                square = _square(x, y, pos[b, v, 0], pos[b, v, 1]) if health[b, v] > 0 else np.inf
+                nearest = v if square < least else nearest
+                least = min(least, square)
+            if least <= (reach[u, nearest] + EPSILON) ** 2:
+                target[b, u] = nearest  # idle units return fire
 
 
-@njit(inline="always")
-def _hit(params, health, shield, u, v):
-    """All strikes of u's attack on v: shield first, what is left over less armour on the health. Gives the damage dealt."""
+@njit(error_model="numpy")
+def _order_enemies(pos, health, post, awake, over, acquire, leash, reach, speed, target, move):
+    """Wake up and chase the nearest ally, or go back to the post."""
+    n_units = pos.shape[1]
+    n_allies = n_units - post.shape[1]
+    for b in range(pos.shape[0]):
+        if over[b]:
+            continue
+        for u in range(n_allies, n_units):
+            target[b, u] = -1
+            move[b, u, 0] = move[b, u, 1] = 0.0
+            if health[b, u] <= 0:
+                continue
+            x, y, m = pos[b, u, 0], pos[b, u, 1], u - n_allies
+            nearest, least = 0, np.inf
+            for v in range(n_allies):
+                square = _square(x, y, pos[b, v, 0], pos[b, v, 1]) if health[b, v] > 0 else np.inf
+                nearest = v if square < least else nearest
+                least = min(least, square)
+            awake[b, m] = least <= leash * leash and (awake[b, m] or least <= acquire * acquire)
+            chases = awake[b, m]
+            target[b, u] = nearest if chases else -1
+            dx = (pos[b, nearest, 0] if chases else post[b, m, 0]) - x
+            dy = (pos[b, nearest, 1] if chases else post[b, m, 1]) - y
+            share = _share(dx * dx + dy * dy, reach[u, nearest] if chases else 0.0, speed[u])
+            move[b, u, 0], move[b, u, 1] = dx * share, dy * share
+
+
+@njit(error_model="numpy")
+def _walk(pos, health, over, radius, move, push):
+    """Move everyone; undo a share of every overlap, half by each of the two, all at once; stay inside the border."""
+    n_units = pos.shape[1]
+    for b in range(pos.shape[0]):
+        if over[b]:
+            continue
+        for u in range(n_units):
+            pos[b, u, 0] += move[b, u, 0]
+            pos[b, u, 1] += move[b, u, 1]
+            push[u, 0] = push[u, 1] = 0.0
+        for u in range(n_units):
+            x, y = pos[b, u, 0], pos[b, u, 1]
+            for v in range(u + 1, n_units):
+                square, gap = _square(x, y, pos[b, v, 0], pos[b, v, 1]), radius[u] + radius[v]
+                if square >= gap * gap or health[b, u] <= 0 or health[b, v] <= 0:
+                    continue
+                distance = np.sqrt(square)
+                dx = (x - pos[b, v, 0]) / distance if distance > 0.0 else 1.0
+                dy = (y - pos[b, v, 1]) / distance if distance > 0.0 else 0.0
+                share = 0.5 * SOFTNESS * (gap - distance)
+                push[u, 0] += share * dx
+                push[u, 1] += share * dy
+                push[v, 0] -= share * dx
+                push[v, 1] -= share * dy
+        for u in range(n_units):
+            pos[b, u, 0] = min(max(pos[b, u, 0] + push[u, 0], 0.0), SIZE)
+            pos[b, u, 1] = min(max(pos[b, u, 1] + push[u, 1], 0.0), SIZE)
+
+
+@njit(error_model="numpy")
+def _strike(health, shield, b, v, damage, strikes, armour):
+    """All strikes of an attack on v: shield first, what is left over less armour on the health. Gives the damage dealt."""
     dealt = 0.0
-    for _ in range(params.strikes[u]):
-        absorbed = min(shield[v], params.damage[u])
-        shield[v] -= absorbed
+    for _ in range(strikes):
+        absorbed = min(shield[b, v], damage)
+        shield[b, v] -= absorbed
         dealt += absorbed
-        rest = params.damage[u] - absorbed
-        if rest > 0.0:
-            wound = min(max(rest - params.armour[v], LEAST_DAMAGE), health[v])
-            health[v] -= wound
+        if damage > absorbed:
+            wound = min(max(damage - absorbed - armour, LEAST_DAMAGE), health[b, v])
+            health[b, v] -= wound
             dealt += wound
     return dealt
 
 
-@njit(inline="always")
-def _alarm(params, pos, health, awake, v, n_allies):
+@njit(error_model="numpy")
+def _alarm(pos, health, awake, group, b, v, alarm):
     """An enemy that is hit wakes, and so do its group-mates nearby."""
-    awake[v - n_allies] = True
-    for w in range(n_allies, pos.shape[0]):
-        same_group = params.group[w - n_allies] == params.group[v - n_allies]
-        if same_group and health[w] > 0 and _square(pos, v, w) <= params.alarm**2:
-            awake[w - n_allies] = True
+    n_units = pos.shape[1]
+    n_allies = n_units - awake.shape[1]
+    awake[b, v - n_allies] = True
+    for w in range(n_allies, n_units):
+        near = _square(pos[b, v, 0], pos[b, v, 1], pos[b, w, 0], pos[b, w, 1]) <= alarm * alarm
+        if near and health[b, w] > 0 and group[w - n_allies] == group[v - n_allies]:
+            awake[b, w - n_allies] = True
 
 
-@njit(inline="always")
-def _game_loop(params, pos, health, shield, cooldown, calm, post, awake, order, n_allies, target, move, fires):
-    """One game loop of one battle. Gives the reward before scaling."""
-    n_units = pos.shape[0]
-    for u in range(n_units):
-        target[u] = -1
-        move[u, 0] = 0.0
-        move[u, 1] = 0.0
-        if health[u] <= 0:
+@njit(error_model="numpy")
+def _hit(params, state, over, target, fires, earned):
+    """All shots at once: who fires is decided before anyone is hit."""
+    pos, health, shield, cooldown = state.pos, state.health, state.shield, state.cooldown
+    reach, n_units = params.reach, state.pos.shape[1]
+    n_allies = n_units - state.post.shape[1]
+    for b in range(pos.shape[0]):
+        if over[b]:
             continue
-        if u < n_allies:
-            _order_ally(params, pos, health, order[u], u, n_allies, target, move)
-        else:
-            _order_enemy(params, pos, health, post, awake, u, n_allies, target, move)
-
-    for u in range(n_units):
-        pos[u, 0] += move[u, 0]
-        pos[u, 1] += move[u, 1]
-    _push_apart(params, pos, health, move)
-    for u in range(n_units):
-        pos[u, 0] = min(max(pos[u, 0], 0.0), SIZE)
-        pos[u, 1] = min(max(pos[u, 1], 0.0), SIZE)
-
-    for u in range(n_units):  # decided for all before anyone is hit
-        fires[u] = target[u] >= 0 and cooldown[u] <= 0.0 and _in_reach(params, pos, u, target[u])
-    reward = 0.0
-    for u in range(n_units):
-        if fires[u]:
-            v = target[u]
-            cooldown[u] = params.cooldown[u]
-            if health[v] > 0:
-                calm[v] = -1.0  # becomes 0 at the end of this loop
-                dealt = _hit(params, health, shield, u, v)
+        anyone = False
+        for u in range(n_units):
+            v = target[b, u]
+            fires[u] = False
+            if v >= 0 and cooldown[b, u] <= 0.0:
+                square = _square(pos[b, u, 0], pos[b, u, 1], pos[b, v, 0], pos[b, v, 1])
+                fires[u] = square <= (reach[u, v] + EPSILON) ** 2
+                anyone |= fires[u]
+        if not anyone:
+            continue
+        for u in range(n_units):
+            v = target[b, u]
+            if not fires[u]:
+                continue
+            cooldown[b, u] = params.cooldown[u]
+            if health[b, v] > 0:
+                state.calm[b, v] = -1.0  # becomes 0 at the end of this loop
+                dealt = _strike(health, shield, b, v, params.damage[u], params.strikes[u], params.armour[v])
                 if v >= n_allies:
-                    reward += dealt
-                    _alarm(params, pos, health, awake, v, n_allies)
-                    if health[v] <= 0:
-                        reward += params.kill_reward
-
-    for u in range(n_units):
-        cooldown[u] = max(cooldown[u] - 1.0, 0.0)
-        calm[u] += 1.0
-        if health[u] > 0 and shield[u] < params.shield[u] and calm[u] >= params.shield_delay[u]:
-            shield[u] = min(shield[u] + params.shield_rate[u], params.shield[u])
-    return reward
+                    earned[b] += dealt + (params.kill_reward if health[b, v] <= 0 else 0.0)
+                    _alarm(pos, health, state.awake, params.group, b, v, params.alarm)
 
 
-@njit(inline="always")
-def _any_alive(health, first, stop):
-    for u in range(first, stop):
-        if health[u] > 0:
-            return True
-    return False
+@njit(error_model="numpy")
+def _recover(health, shield, cooldown, calm, over, full_shield, shield_rate, shield_delay):
+    """Cooldowns run down, and the shields of those left in peace regenerate."""
+    for b in range(health.shape[0]):
+        if over[b]:
+            continue
+        for u in range(health.shape[1]):
+            cooldown[b, u] = max(cooldown[b, u] - 1.0, 0.0)
+            calm[b, u] += 1.0
+            if shield[b, u] < full_shield[u] and health[b, u] > 0 and calm[b, u] >= shield_delay[u]:
+                shield[b, u] = min(shield[b, u] + shield_rate[u], full_shield[u])
 
 
-@njit(cache=True)
+@njit(error_model="numpy")
+def _judge(health, n_allies, win_reward, over, earned):
+    """A battle is over when one side is gone; the win is paid if an ally is left."""
+    for b in range(health.shape[0]):
+        if over[b]:
+            continue
+        allies = enemies = False
+        for u in range(health.shape[1]):
+            if health[b, u] > 0:
+                allies |= u < n_allies
+                enemies |= u >= n_allies
+        over[b] = not (allies and enemies)
+        if allies and not enemies:
+            earned[b] += win_reward
+
+
+@njit(cache=True, error_model="numpy")
 def step(params, state, action, draws, reward, terminated):
     """Eight game loops, or fewer where one side is gone: `action` (B,N) -> `reward`, `terminated` (B,)."""
-    n_allies, n_units = action.shape[1], state.pos.shape[1]
-    order = np.empty(n_allies, dtype=np.int64)
-    target = np.empty(n_units, dtype=np.int64)
-    move = np.empty((n_units, 2), dtype=np.float64)
+    size, n_allies, n_units = action.shape[0], action.shape[1], state.pos.shape[1]
+    target = np.empty((size, n_units), dtype=np.int64)
+    move = np.empty((size, n_units, 2), dtype=np.float64)
+    push = np.empty((n_units, 2), dtype=np.float64)
     fires = np.empty(n_units, dtype=np.bool_)
-    for b in range(action.shape[0]):
-        pos, health, shield, cooldown = state.pos[b], state.health[b], state.shield[b], state.cooldown[b]
-        calm, post, awake = state.calm[b], state.post[b], state.awake[b]
-        for i in range(n_allies):
-            a = action[b, i]
-            if not _available(params, pos, health, n_allies, i, a):
-                a = STOP if health[i] > 0 else NOTHING
-            order[i] = a
-            state.last_action[b, i] = a
-        earned = 0.0
-        won = lost = False
-        for _ in range(LOOPS_PER_STEP):
-            earned += _game_loop(
-                params, pos, health, shield, cooldown, calm, post, awake, order, n_allies, target, move, fires
-            )
-            won = not _any_alive(health, n_allies, n_units)
-            lost = not _any_alive(health, 0, n_allies)
-            if won or lost:
-                break
-        if won and not lost:
-            earned += params.win_reward
-        reward[b] = earned * params.scale
-        terminated[b] = won or lost
+    pos, health, order = state.pos, state.health, state.last_action
+    terminated[:] = False
+    reward[:] = 0.0
+    _accept_orders(pos, health, action, params.shoot, order)
+    for _ in range(LOOPS_PER_STEP):
+        _order_allies(pos, health, order, terminated, params.reach, params.speed, target, move)
+        _order_enemies(
+            pos, health, state.post, state.awake, terminated, params.acquire, params.leash, params.reach, params.speed,
+            target, move,
+        )  # fmt: skip
+        _walk(pos, health, terminated, params.radius, move, push)
+        _hit(params, state, terminated, target, fires, reward)
+        _recover(
+            health, state.shield, state.cooldown, state.calm, terminated, params.shield, params.shield_rate,
+            params.shield_delay,
+        )  # fmt: skip
+        _judge(health, n_allies, params.win_reward, terminated, reward)
+    reward *= params.scale
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def mask(params, state, out):
     """What each ally may do: `out` (B,N,A)."""
+    n_allies, n_units, shoot = out.shape[1], state.pos.shape[1], params.shoot
+    pos, health = state.pos, state.health
     for b in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            for a in range(out.shape[2]):
-                out[b, i, a] = _available(params, state.pos[b], state.health[b], out.shape[1], i, a)
+        for i in range(n_allies):
+            x, y, alive = pos[b, i, 0], pos[b, i, 1], health[b, i] > 0
+            out[b, i, NOTHING] = not alive
+            out[b, i, STOP] = alive
+            for a in range(NORTH, ATTACK):
+                out[b, i, a] = alive and _can_move(x, y, a)
+            for u in range(n_allies, n_units):
+                out[b, i, ATTACK + u - n_allies] = alive and _can_attack(
+                    x, y, pos[b, u, 0], pos[b, u, 1], health[b, u], shoot
+                )
 
 
-@njit(inline="always")
-def _see(params, pos, health, i, u, out, at):
-    """Distance, offset and health of unit u as ally i sees it; False, and nothing written, where it does not."""
-    square = _square(pos, i, u)
-    if health[u] <= 0 or square > params.sight**2:
-        return False
-    out[at] = np.sqrt(square) / params.sight
-    out[at + 1] = (pos[u, 0] - pos[i, 0]) / params.sight
-    out[at + 2] = (pos[u, 1] - pos[i, 1]) / params.sight
-    out[at + 3] = health[u] / params.health[u]
-    return True
-
-
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def observe(params, state, obs):
     """Move flags, enemies, other allies, own health, in SMAC's order; the dead see zeros: `obs` (B,N,D)."""
     n_allies, n_units = obs.shape[1], state.pos.shape[1]
+    pos, health, shield = state.pos, state.health, state.shield
+    full_health, full_shield, sight, shoot = params.health, params.shield, params.sight, params.shoot
     obs[:] = 0.0
     for b in range(obs.shape[0]):
-        pos, health = state.pos[b], state.health[b]
         for i in range(n_allies):
-            if health[i] <= 0:
+            if health[b, i] <= 0:
                 continue
+            x, y = pos[b, i, 0], pos[b, i, 1]
             for a in range(NORTH, ATTACK):
-                obs[b, i, a - NORTH] = _available(params, pos, health, n_allies, i, a)
+                obs[b, i, a - NORTH] = _can_move(x, y, a)
             at = 4
-            for u in range(n_allies, n_units):
-                if _see(params, pos, health, i, u, obs[b, i], at + 1):
-                    obs[b, i, at] = _available(params, pos, health, n_allies, i, ATTACK + u - n_allies)
-                    if params.shield[u] > 0:
-                        obs[b, i, at + 5] = state.shield[b, u] / params.shield[u]
-                at += 6 if params.shield[u] > 0 else 5
-            for j in range(n_allies):
-                if j != i:
-                    obs[b, i, at] = _see(params, pos, health, i, j, obs[b, i], at + 1)
-                    at += 5
-            obs[b, i, at] = health[i] / params.health[i]
+            for k in range(n_units - 1):  # the enemies, then the other allies
+                u = n_allies + k if k < n_units - n_allies else k - (n_units - n_allies)
+                u += u < n_allies and u >= i
+                square = _square(x, y, pos[b, u, 0], pos[b, u, 1])
+                shielded = u >= n_allies and full_shield[u] > 0
+                if health[b, u] > 0 and square <= sight * sight:
+                    obs[b, i, at] = u < n_allies or square <= shoot * shoot
+                    obs[b, i, at + 1] = np.sqrt(square) / sight
+                    obs[b, i, at + 2] = (pos[b, u, 0] - x) / sight
+                    obs[b, i, at + 3] = (pos[b, u, 1] - y) / sight
+                    obs[b, i, at + 4] = health[b, u] / full_health[u]
+                    if shielded:
+                        obs[b, i, at + 5] = shield[b, u] / full_shield[u]
+                at += 6 if shielded else 5
+            obs[b, i, at] = health[b, i] / full_health[i]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def global_state(params, state, out):
     """Allies, enemies, last actions, in SMAC's order; the dead are zeros: `out` (B,S)."""
     n_units = state.pos.shape[1]
     n_allies = n_units - state.post.shape[1]
     n_actions = ATTACK + n_units - n_allies
+    full_health, full_shield = params.health, params.shield
     out[:] = 0.0
     for b in range(out.shape[0]):
         at = 0
         for u in range(n_units):
-            alive = state.health[b, u] > 0
-            if alive:
-                out[b, at] = state.health[b, u] / params.health[u]
-            at += 1
-            if u < n_allies:
-                if alive:
-                    out[b, at] = state.cooldown[b, u] / COOLDOWN_SCALE
-                at += 1
-            for x in range(2):
-                if alive:
-                    out[b, at + x] = (state.pos[b, u, x] - SIZE / 2) / SIZE
-            at += 2
-            if u >= n_allies and params.shield[u] > 0:
-                if alive:
-                    out[b, at] = state.shield[b, u] / params.shield[u]
-                at += 1
+            shielded = u >= n_allies and full_shield[u] > 0
+            if state.health[b, u] > 0:
+                out[b, at] = state.health[b, u] / full_health[u]
+                here = at + 1
+                if u < n_allies:
+                    out[b, here] = state.cooldown[b, u] / COOLDOWN_SCALE
+                    here += 1
+                out[b, here] = (state.pos[b, u, 0] - SIZE / 2) / SIZE
+                out[b, here + 1] = (state.pos[b, u, 1] - SIZE / 2) / SIZE
+                if shielded:
+                    out[b, here + 2] = state.shield[b, u] / full_shield[u]
+            at += 4 if u < n_allies or shielded else 3
         for i in range(n_allies):
             if state.last_action[b, i] >= 0:
                 out[b, at + state.last_action[b, i]] = 1.0
@@ -537,6 +560,7 @@ class Combat:
         def column(name: str, scale: float = 1.0) -> np.ndarray:
             return np.array([getattr(unit, name) * scale for unit in units], dtype=np.float64)
 
+        radius = column("radius")
         toughness = sum(unit.health + unit.shield for unit in self.enemies)
         return Params(
             health=column("health"),
@@ -545,9 +569,9 @@ class Combat:
             damage=column("damage"),
             strikes=np.array([unit.strikes for unit in units]),
             cooldown=column("cooldown", LOOPS_PER_SECOND),
-            reach=column("reach"),
+            reach=column("reach")[:, None] + radius[:, None] + radius[None, :],
             speed=column("speed", 1 / LOOPS_PER_SECOND),
-            radius=column("radius"),
+            radius=radius,
             shield_rate=column("shield_rate", 1 / LOOPS_PER_SECOND),
             shield_delay=column("shield_delay", LOOPS_PER_SECOND),
             spawn=np.array(self.spawn + self.posts, dtype=np.float64),

@@ -64,13 +64,6 @@ def reset(params, state, rows, draws):
 
 
 @njit(inline="always")
-def _open(params, state, b, row, col):
-    """Whether an agent may enter the cell, whatever the other agents do."""
-    content = params.cells[row + 1, col + 1]
-    return content == FREE or (content != WALL and state.food[b, content] == 0)
-
-
-@njit(inline="always")
 def _side_by_side(row, col, other_row, other_col):
     return abs(row - other_row) + abs(col - other_col) == 1
 
@@ -78,73 +71,77 @@ def _side_by_side(row, col, other_row, other_col):
 @njit(cache=True)
 def step(params, state, action, draws, reward, terminated):
     """Move all agents, count the meeting, load: `action` (B,N) -> `reward`, `terminated` (B,)."""
-    n_agents, n_foods = state.pos.shape[1], state.food.shape[1]
+    pos, level, food, met = state.pos, state.level, state.food, state.met
+    cells, foods, meetings = params.cells, params.foods, params.meetings
+    n_agents, n_foods = pos.shape[1], food.shape[1]
     target = np.empty((n_agents, 2), dtype=np.int64)
     for b in range(action.shape[0]):
         for i in range(n_agents):
-            row = state.pos[b, i, 0] + MOVES[action[b, i], 0]
-            col = state.pos[b, i, 1] + MOVES[action[b, i], 1]
-            if not _open(params, state, b, row, col):
-                row, col = state.pos[b, i, 0], state.pos[b, i, 1]
-            target[i, 0], target[i, 1] = row, col
+            row, col = pos[b, i, 0] + MOVES[action[b, i], 0], pos[b, i, 1] + MOVES[action[b, i], 1]
+            content = cells[row + 1, col + 1]
+            if content == FREE or (content >= 0 and food[b, content] == 0):
+                target[i, 0], target[i, 1] = row, col
+            else:
+                target[i, 0], target[i, 1] = pos[b, i, 0], pos[b, i, 1]
         for i in range(n_agents):
             alone = True
             for j in range(n_agents):
                 if j != i and target[i, 0] == target[j, 0] and target[i, 1] == target[j, 1]:
                     alone = False
             if alone:
-                state.pos[b, i, 0], state.pos[b, i, 1] = target[i, 0], target[i, 1]
+                pos[b, i, 0], pos[b, i, 1] = target[i, 0], target[i, 1]
 
         together = False
         for i in range(n_agents):
             for j in range(i):
-                if _side_by_side(state.pos[b, i, 0], state.pos[b, i, 1], state.pos[b, j, 0], state.pos[b, j, 1]):
-                    together = True
-        state.met[b] += together
+                together |= _side_by_side(pos[b, i, 0], pos[b, i, 1], pos[b, j, 0], pos[b, j, 1])
+        met[b] += together
 
         reward[b] = 0.0
         terminated[b] = False
         for f in range(n_foods):
             strength = 0
             for i in range(n_agents):
-                if _side_by_side(state.pos[b, i, 0], state.pos[b, i, 1], params.foods[f, 0], params.foods[f, 1]):
-                    strength += state.level[b, i]
-            if 0 < state.food[b, f] <= strength and not terminated[b]:
-                state.food[b, f] = 0
+                if _side_by_side(pos[b, i, 0], pos[b, i, 1], foods[f, 0], foods[f, 1]):
+                    strength += level[b, i]
+            if 0 < food[b, f] <= strength and not terminated[b]:
+                food[b, f] = 0
                 terminated[b] = True
-                if state.met[b] >= params.meetings:
-                    reward[b] = 1.0
+                reward[b] = met[b] >= meetings
 
 
 @njit(cache=True)
 def observe(params, state, obs):
     """Foods, the agent itself, the others: `obs` (B,N,D)."""
-    n_agents, n_foods = state.pos.shape[1], state.food.shape[1]
+    pos, food, foods = state.pos, state.food, params.foods
+    n_agents, n_foods = pos.shape[1], food.shape[1]
     for b in range(obs.shape[0]):
         for i in range(n_agents):
             for f in range(n_foods):
-                gone = state.food[b, f] == 0
-                obs[b, i, 2 * f] = -1 if gone else params.foods[f, 0]
-                obs[b, i, 2 * f + 1] = -1 if gone else params.foods[f, 1]
+                gone = food[b, f] == 0
+                obs[b, i, 2 * f] = -1 if gone else foods[f, 0]
+                obs[b, i, 2 * f + 1] = -1 if gone else foods[f, 1]
             at = 2 * n_foods
-            obs[b, i, at] = state.pos[b, i, 0]
-            obs[b, i, at + 1] = state.pos[b, i, 1]
+            obs[b, i, at] = pos[b, i, 0]
+            obs[b, i, at + 1] = pos[b, i, 1]
             for j in range(n_agents):
                 if j != i:
                     at += 2
-                    obs[b, i, at] = state.pos[b, j, 0]
-                    obs[b, i, at + 1] = state.pos[b, j, 1]
+                    obs[b, i, at] = pos[b, j, 0]
+                    obs[b, i, at + 1] = pos[b, j, 1]
 
 
 @njit(cache=True)
 def mask(params, state, out):
-    """Staying is always possible, a move where its cell is open: `out` (B,N,5)."""
+    """Staying is always possible, a move where its cell is free, or its food is gone: `out` (B,N,5)."""
+    pos, food, cells = state.pos, state.food, params.cells
     for b in range(out.shape[0]):
         for i in range(out.shape[1]):
+            row, col = pos[b, i, 0] + 1, pos[b, i, 1] + 1
             out[b, i, 0] = 1
             for a in range(1, 5):
-                row, col = state.pos[b, i, 0] + MOVES[a, 0], state.pos[b, i, 1] + MOVES[a, 1]
-                out[b, i, a] = _open(params, state, b, row, col)
+                content = cells[row + MOVES[a, 0], col + MOVES[a, 1]]
+                out[b, i, a] = content == FREE or (content >= 0 and food[b, content] == 0)
 
 
 @dataclass(frozen=True)
@@ -222,9 +219,9 @@ class LevelBasedForaging:
 
     def _allocate(self, size: int) -> State:
         return State(
-            pos=np.zeros((size, self.n_agents, 2), dtype=np.int64),
-            level=np.ones((size, self.n_agents), dtype=np.int64),
-            food=np.ones((size, len(self.foods)), dtype=np.int64),
+            pos=np.zeros((size, self.n_agents, 2), dtype=np.int32),
+            level=np.ones((size, self.n_agents), dtype=np.int32),
+            food=np.ones((size, len(self.foods)), dtype=np.int32),
             met=np.zeros(size, dtype=np.int64),
         )
 

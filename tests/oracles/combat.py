@@ -4,6 +4,9 @@ Written from the manual (the docstring of `Combat`) and not from the kernel; of 
 the frozen dataclasses `Combat` and `Unit`. It reads top to bottom in the order of a step: orders, then in each loop
 targets, movement, hits, clocks. `Battle.log` counts what has happened, so that a test can tell whether a sample of
 battles has met every rule.
+
+On four points the manual is silent, and this follows the kernel: `last_action` holds what was carried out, the clocks
+of the dead run on, everyone begins calm for its shield's delay, and units in the very same place part east and west.
 """
 
 from __future__ import annotations
@@ -18,9 +21,34 @@ SIDE = 32.0  # of the field
 LOOPS_PER_SECOND = 22.4
 LOOPS_PER_STEP = 8
 SLACK = 1e-6  # of a weapon's range: whoever has walked exactly into it may shoot
+ROUNDING = 1e-9  # distances that differ by less are equal
 NOTHING, STOP = 0, 1
 HEADINGS = {2: (0.0, 1.0), 3: (0.0, -1.0), 4: (1.0, 0.0), 5: (-1.0, 0.0)}  # north, south, east, west
 FIRST_ATTACK = 6
+EVENTS = (  # what `Battle.log` counts
+    "early ends",
+    "wins",
+    "unavailable actions",
+    "targets gone",
+    "shots past the nearest",
+    "equally near",
+    "woken by sight",
+    "fallen asleep",
+    "walks to the post",
+    "pushes",
+    "stops at the border",
+    "pushes from the same place",
+    "hits by the dying",
+    "lost hits",
+    "hits on enemies",
+    "enemies killed",
+    "hits on allies",
+    "allies killed",
+    "strikes through a shield",
+    "woken by a hit",
+    "woken by a mate",
+    "regenerations",
+)
 
 
 @dataclass(eq=False)
@@ -84,9 +112,14 @@ def in_range(shooter: Fighter, target: Fighter) -> bool:
     return distance(shooter, target) <= weapon_range(shooter, target) + SLACK
 
 
-def nearest(unit: Fighter, others: list[Fighter]) -> Fighter | None:
-    """The first of the nearest, so the lower index where two are equally near."""
-    return min(others, key=lambda other: distance(unit, other), default=None)
+def nearest(battle: Battle, unit: Fighter, others: list[Fighter]) -> Fighter | None:
+    """The lower index, where two are equally near: whoever has walked exactly into range is, but for rounding."""
+    if not others:
+        return None
+    least = min(distance(unit, other) for other in others)
+    first, *rest = (other for other in others if distance(unit, other) < least + ROUNDING)
+    battle.log["equally near"] += any((other.x, other.y) != (first.x, first.y) for other in rest)
+    return first
 
 
 # --- Reset
@@ -102,12 +135,18 @@ def reset(rules: Combat, draws: list[float]) -> Battle:
     allies = []
     for i, kind in enumerate(rules.allies):
         x, y = place(i, rules.spawn[i])
-        allies.append(Fighter(kind, x, y, kind.health, kind.shield))
+        allies.append(fresh(kind, x, y))
     enemies = []
     for j, kind in enumerate(rules.enemies):
         x, y = place(len(allies) + j, rules.posts[j])
-        enemies.append(Fighter(kind, x, y, kind.health, kind.shield, post=(x, y), group=rules.groups[j]))
+        enemies.append(fresh(kind, x, y))
+        enemies[j].post, enemies[j].group = (x, y), rules.groups[j]
     return Battle(allies, enemies, last_action=[-1] * len(allies))
+
+
+def fresh(kind: Unit, x: float, y: float) -> Fighter:
+    """At full strength, with the weapon ready, and calm for long enough."""
+    return Fighter(kind, x, y, kind.health, kind.shield, calm=kind.shield_delay * LOOPS_PER_SECOND)
 
 
 # --- What an ally may do
@@ -137,7 +176,7 @@ def mask(rules: Combat, battle: Battle) -> list[list[int]]:
 
 def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool]:
     """The reward, and whether the episode has ended. Changes the battle."""
-    orders = [order(rules, battle, ally, action) for ally, action in zip(battle.allies, actions, strict=True)]
+    orders = [carried_out(rules, battle, ally, action) for ally, action in zip(battle.allies, actions, strict=True)]
     battle.last_action = list(orders)
     points = 0.0
     for loop in range(LOOPS_PER_STEP):
@@ -153,7 +192,7 @@ def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool
     return points * rules.full_reward / full, battle.over
 
 
-def order(rules: Combat, battle: Battle, ally: Fighter, action: int) -> int:
+def carried_out(rules: Combat, battle: Battle, ally: Fighter, action: int) -> int:
     """An unavailable action is a stop, and for the dead the no-op."""
     if available(rules, battle, ally, action):
         return action
@@ -191,12 +230,14 @@ def ally_intent(battle: Battle, ally: Fighter, order: int) -> Intent:
         if ordered.alive:
             return pursuit(ally, ordered)
         battle.log["targets gone"] += 1
-    reachable = [enemy for enemy in battle.enemies if enemy.alive and in_range(ally, enemy)]
-    return Intent(target=nearest(ally, reachable))
+    living = [enemy for enemy in battle.enemies if enemy.alive]
+    target = nearest(battle, ally, [enemy for enemy in living if in_range(ally, enemy)])
+    battle.log["shots past the nearest"] += target is not nearest(battle, ally, living) and target is not None
+    return Intent(target=target)
 
 
 def enemy_intent(rules: Combat, battle: Battle, enemy: Fighter) -> Intent:
-    prey = nearest(enemy, [ally for ally in battle.allies if ally.alive])
+    prey = nearest(battle, enemy, [ally for ally in battle.allies if ally.alive])
     assert prey is not None, "a step ends when one side is gone"
     if distance(enemy, prey) <= rules.acquire:
         battle.log["woken by sight"] += not enemy.awake
@@ -249,13 +290,22 @@ def push_on(battle: Battle, unit: Fighter, fighting: list[Fighter]) -> tuple[flo
     """Away from everyone it overlaps, by a quarter of the overlap."""
     x = y = 0.0
     for other in fighting:
-        gap = distance(unit, other)
-        overlap = unit.kind.radius + other.kind.radius - gap
+        overlap = unit.kind.radius + other.kind.radius - distance(unit, other)
         if other is not unit and overlap > 0:
             battle.log["pushes"] += 1
-            x += (unit.x - other.x) / gap * overlap / 4
-            y += (unit.y - other.y) / gap * overlap / 4
+            away_x, away_y = away(battle, unit, other, fighting)
+            x += away_x * overlap / 4
+            y += away_y * overlap / 4
     return x, y
+
+
+def away(battle: Battle, unit: Fighter, other: Fighter, fighting: list[Fighter]) -> tuple[float, float]:
+    """The direction from the other; from the very same place the lower index goes east and the higher one west."""
+    gap = distance(unit, other)
+    if gap > 0:
+        return (unit.x - other.x) / gap, (unit.y - other.y) / gap
+    battle.log["pushes from the same place"] += 1
+    return (1.0, 0.0) if fighting.index(unit) < fighting.index(other) else (-1.0, 0.0)
 
 
 # 3. Hits

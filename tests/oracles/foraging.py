@@ -1,4 +1,4 @@
-"""The slow twin of the grid kernel: lbforaging moves the agents and says who stands where, plain Python does the rest."""
+"""The slow twin of the grid kernel: lbforaging moves the agents and finds neighbours, plain Python does the rest."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOVES = (Action.NONE, Action.NORTH, Action.SOUTH, Action.WEST, Action.EAST)  # o
 class Foraging(ForagingEnv):
     """One game of lbforaging without its LOAD action, in a state put in from outside.
 
-    `ForagingEnv.step` moves, `adjacent_players` finds neighbours, `_is_valid_action` gives the mask. Not used are its spawns,
-    its loading (`adjacent_food_location` overlooks a food in row or column 0) and its observation.
+    `ForagingEnv.step` moves, `adjacent_players` finds neighbours, `_is_valid_action` gives the mask. Not used are its
+    spawns, its loading (`adjacent_food_location` overlooks a food in row or column 0) and its observation.
     """
 
     def __init__(
