@@ -75,9 +75,7 @@ def checked_action(action: Any, shape: tuple[int, ...], n_actions: int) -> np.nd
     if given.shape != shape:
         raise ValueError(f"action has the shape {given.shape}, expected {shape}: sample the action_space to see one")
     if given.dtype.kind not in "iu":
-        raise ValueError(
-            f"action {action!r} is not made of whole numbers; allowed are 0..{n_actions - 1}, as integers"
-        )
-    if not (0 <= given.min() and given.max() < n_actions):
+        raise ValueError(f"action {action!r} is not made of whole numbers; allowed are 0..{n_actions - 1}, as integers")
+    if not (given.min() >= 0 and given.max() < n_actions):
         raise ValueError(f"action {action!r} is not in 0..{n_actions - 1}; see info['action_mask']")
     return given

@@ -41,7 +41,9 @@ def register(name: str, family: Family, about: str = "") -> str:
     from macop_aht.scenarios import SCENARIOS, Scenario
 
     if not name.isidentifier():
-        raise ValueError(f"the scenario's name {name!r} must consist of letters, digits and underscores, such as 'LBF9'")
+        raise ValueError(
+            f"the scenario's name {name!r} must consist of letters, digits and underscores, such as 'LBF9'"
+        )
     if name in SCENARIOS and SCENARIOS[name].family != family:
         raise ValueError(f"scenario {name!r} exists already with other parameters; choose another name")
     if not callable(getattr(family, "build", None)):

@@ -118,9 +118,7 @@ class MacopEnv(gymnasium.Env):
             gymnasium.logger.warn('render() does nothing without a render_mode: gym.make(…, render_mode="rgb_array")')
             return None
         game = self._game
-        return self._screen.show(
-            self.world, game.batch.state, 0, game.batch.clock[0], game.score[0], self._teammate()
-        )
+        return self._screen.show(self.world, game.batch.state, 0, game.batch.clock[0], game.score[0], self._teammate())
 
     def close(self) -> None:
         self._screen.close()

@@ -79,7 +79,9 @@ class MacopVectorEnv(VectorEnv):
                 f"options['reset_mask'] is {mask!r}; give a bool array of shape ({self.num_envs},) with a True in it"
             )
         if not self._begun and not mask.all():
-            raise ValueError("options['reset_mask'] leaves out environments that were never reset; reset all of them first")
+            raise ValueError(
+                "options['reset_mask'] leaves out environments that were never reset; reset all of them first"
+            )
         return mask
 
     def _seed(self, seed: int | Sequence[int | None] | None, rows: np.ndarray) -> None:

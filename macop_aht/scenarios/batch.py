@@ -72,10 +72,10 @@ class Batch:
         _tick(self.clock)
         if self.world.step_draws:
             streams.uniforms(self._key, self.episode, self.clock, self._step_draws)
-        kernels, params = self.world.kernels, self.world.params
-        kernels.step(params, self.state, action, self._step_draws, self.reward, self.terminated)
+        self.world.kernels.advance(
+            self.world.params, self.state, action, self._step_draws, self.reward, self.terminated, self.obs, self.mask
+        )
         _truncate(self.clock, self.world.limit, self.terminated, self.truncated)
-        self.look()
 
     def look(self) -> None:
         """Write what the agents see and may do now; needed only after the state was changed from outside."""

@@ -163,7 +163,7 @@ def _accept_orders(pos, health, action, shoot, last_action):
                 allowed = _can_attack(x, y, pos[b, v, 0], pos[b, v, 1], health[b, v], shoot)
             if health[b, i] <= 0:
                 a = NOTHING
-            last_action[b, i] = a if allowed or a == NOTHING and health[b, i] <= 0 else STOP
+            last_action[b, i] = a if allowed or (a == NOTHING and health[b, i] <= 0) else STOP
 
 
 @njit(error_model="numpy")
@@ -451,6 +451,14 @@ def global_state(params, state, out):
             at += n_actions
 
 
+@njit(cache=True, error_model="numpy")
+def advance(params, state, action, draws, reward, terminated, obs, out):
+    """Step, look and mask in one call."""
+    step(params, state, action, draws, reward, terminated)
+    observe(params, state, obs)
+    mask(params, state, out)
+
+
 @dataclass(frozen=True)
 class Combat:
     """Allied units against groups of enemies that sleep at their posts, on an open field of 32 by 32.
@@ -538,7 +546,7 @@ class Combat:
         actions = ("no-op", "stop", "north", "south", "east", "west", *(f"attack {e}" for e in range(m)))
         shielded = sum(unit.shield > 0 for unit in self.enemies)
         return World(
-            kernels=Kernels(reset, step, observe, mask, global_state),
+            kernels=Kernels(reset, step, observe, mask, advance, global_state),
             params=self._params(),
             allocate=self._allocate,
             n_agents=n,

@@ -25,7 +25,7 @@ STRIDE: Final = 8 / 22.4  # seconds per step
 ARRIVED: Final = 2.5  # this near to a post with nobody in sight: on to the next
 COMPANY: Final = 2.0  # how near to the ego a follower stays
 KITE_WITHIN: Final = 4.0  # a kiter backs off from enemies nearer than this
-BAIT_NEAR: Final = 4.5  # a bait keeps the nearest enemy between these distances
+BAIT_NEAR: Final = 4.0  # a bait keeps the enemy that chases it between these distances
 BAIT_FAR: Final = 6.5
 
 
@@ -36,7 +36,10 @@ class Facts(NamedTuple):
     enemy_at: np.ndarray  # (M,) where each enemy's entries begin in the observation
     ally_at: int
     start: np.ndarray  # (2,) the middle of the allies' spawn
-    routes: np.ndarray  # (R,G,2) the groups' posts in the order of visit
+    group: np.ndarray  # (M,) which enemies stand together, counted from 0
+    places: np.ndarray  # (G,2) the middle of each group's posts
+    routes: np.ndarray  # (R,G) the groups in the order of visit
+    acquire: float
     sight: float
     stride: float  # the length of one move order
 
@@ -53,8 +56,11 @@ def _move(dx, dy, row_mask):
 
 
 @njit(cache=True)
-def _pick(facts, code, row, agent):
-    """The enemy in sight to deal with, or -1: the weakest, the one nearest to the ego, or the nearest."""
+def _pick(facts, code, row, agent, visiting):
+    """The enemy in sight to deal with, or -1: the weakest, the one nearest to the ego, or the nearest.
+
+    On a route, that is an enemy of the group to visit, or one so near that it is awake.
+    """
     from_ego = code == FOLLOW and agent != 0 and row[facts.ally_at] > 0
     origin_x = row[facts.ally_at + 2] if from_ego else 0.0
     origin_y = row[facts.ally_at + 3] if from_ego else 0.0
@@ -62,6 +68,8 @@ def _pick(facts, code, row, agent):
     for e in range(facts.enemy_at.shape[0]):
         at = facts.enemy_at[e]
         if row[at + 4] <= 0:  # dead or out of sight
+            continue
+        if code in (ROUTE, KITE, BAIT) and facts.group[e] != visiting and row[at + 1] * facts.sight > facts.acquire:
             continue
         score = (row[at + 2] - origin_x) ** 2 + (row[at + 3] - origin_y) ** 2
         if code == WEAKEST:
@@ -72,15 +80,26 @@ def _pick(facts, code, row, agent):
 
 
 @njit(cache=True)
+def _chased(facts, row, at):
+    """Whether the enemy whose entries begin at `at` is nearer to this agent than to every ally in sight."""
+    own = row[at + 2] ** 2 + row[at + 3] ** 2
+    for j in range(facts.n_agents - 1):
+        ally = facts.ally_at + 5 * j
+        if row[ally] > 0 and (row[at + 2] - row[ally + 2]) ** 2 + (row[at + 3] - row[ally + 3]) ** 2 < own:
+            return False
+    return True
+
+
+@njit(cache=True)
 def _fight(facts, code, row, row_mask, enemy, last):
     at = facts.enemy_at[enemy]
     dx, dy, distance = row[at + 2], row[at + 3], row[at + 1] * facts.sight
     if code == KITE and last >= ATTACK and distance < KITE_WITHIN:
         return _move(-dx, -dy, row_mask)
-    if code == BAIT and distance < BAIT_NEAR:
-        return _move(-dx, -dy, row_mask)
-    if code == BAIT and distance < BAIT_FAR:
-        return STOP
+    if code == BAIT and _chased(facts, row, at):
+        if distance < BAIT_NEAR:
+            return _move(-dx, -dy, row_mask)
+        return STOP if distance < BAIT_FAR else _move(dx, dy, row_mask)
     if row_mask[ATTACK + enemy]:
         return ATTACK + enemy
     return STOP if code == HOLD else _move(dx, dy, row_mask)
@@ -91,14 +110,14 @@ def _travel(facts, code, argument, row, row_mask, memory):
     """Nobody in sight: hold, stay with the ego, or walk the route."""
     if code == HOLD:
         return STOP
-    follows = code == WEAKEST or code == NEAREST or code == FOLLOW
+    follows = code in (WEAKEST, NEAREST, FOLLOW)
     if follows and memory[AGENT] != 0 and row[facts.ally_at] > 0:
         if row[facts.ally_at + 1] * facts.sight <= COMPANY:
             return STOP
         return _move(row[facts.ally_at + 2], row[facts.ally_at + 3], row_mask)
     route = facts.routes[argument]
     for _ in range(route.shape[0]):
-        goal = route[int(memory[LEG]) % route.shape[0]]
+        goal = facts.places[route[int(memory[LEG]) % route.shape[0]]]
         dx, dy = goal[0] - memory[X], goal[1] - memory[Y]
         if dx * dx + dy * dy > ARRIVED**2:
             return _move(dx, dy, row_mask)
@@ -120,7 +139,8 @@ def act(facts, code, argument, obs, mask, memory, draws, action):
         if not mask[r, STOP]:
             action[r] = 0  # dead
             continue
-        enemy = _pick(facts, code, row, int(own[AGENT]))
+        route = facts.routes[argument]
+        enemy = _pick(facts, code, row, int(own[AGENT]), route[int(own[LEG]) % route.shape[0]])
         if enemy >= 0:
             choice = _fight(facts, code, row, mask[r], enemy, int(own[LAST]))
         else:
@@ -129,35 +149,37 @@ def act(facts, code, argument, obs, mask, memory, draws, action):
         action[r] = choice
 
 
-def _routes(world: Combat) -> dict[str, np.ndarray]:
-    """The groups' posts in every order of visit that has a name: each (G,2)."""
-    posts, groups = np.array(world.posts, dtype=float), np.array(world.groups)
-    places = np.array([posts[groups == group].mean(axis=0) for group in dict.fromkeys(world.groups)])
-    start = np.mean(world.spawn, axis=0)
+def _routes(places: np.ndarray, start: np.ndarray) -> dict[str, np.ndarray]:
+    """The groups in every order of visit that has a name: each (G,)."""
     routes = {
-        "left-first": places[np.lexsort((places[:, 1], places[:, 0]))],
-        "right-first": places[np.lexsort((places[:, 1], -places[:, 0]))],
+        "left-first": np.lexsort((places[:, 1], places[:, 0])),
+        "right-first": np.lexsort((places[:, 1], -places[:, 0])),
     }
     if len(places) >= 3:
-        angle = np.arctan2(places[:, 1] - start[1], places[:, 0] - start[0])
-        around = np.argsort(angle)  # counter-clockwise
+        around = np.argsort(np.arctan2(places[:, 1] - start[1], places[:, 0] - start[0]))  # counter-clockwise
         for g in range(len(places)):
             at = int(np.flatnonzero(around == g)[0])
-            routes[f"counter-clockwise-{g}"] = places[np.roll(around, -at)]
-            routes[f"clockwise-{g}"] = places[np.roll(around[::-1], at + 1)]
+            routes[f"counter-clockwise-{g}"] = np.roll(around, -at)
+            routes[f"clockwise-{g}"] = np.roll(around[::-1], at + 1)
     return routes
 
 
 def scripts(world: Combat) -> dict[str, Script]:
     """The scripts of a combat world by name."""
-    routes = _routes(world)
+    _, group = np.unique(world.groups, return_inverse=True)
+    posts, start = np.array(world.posts, dtype=float), np.mean(world.spawn, axis=0)
+    places = np.array([posts[group == g].mean(axis=0) for g in range(group.max() + 1)])
+    routes = _routes(places, start)
     widths = [6 if unit.shield else 5 for unit in world.enemies]
     facts = Facts(
         n_agents=len(world.allies),
         enemy_at=4 + np.cumsum([0, *widths[:-1]]),
         ally_at=4 + sum(widths),
-        start=np.mean(world.spawn, axis=0),
+        start=start,
+        group=group,
+        places=places,
         routes=np.array(list(routes.values())),
+        acquire=float(world.acquire),
         sight=float(world.sight),
         stride=STRIDE * world.allies[-1].speed,
     )
@@ -174,6 +196,8 @@ def scripts(world: Combat) -> dict[str, Script]:
     named["focus-nearest"] = script("goes with the ego and shoots the enemy nearest to itself", NEAREST)
     named["follow-ego"] = script("goes with the ego and shoots the enemy nearest to the ego", FOLLOW)
     named["kite"] = script("visits the enemies from left to right and backs off after every shot", KITE)
-    named["bait"] = script("visits the enemies from left to right, wakes them and keeps out of reach", BAIT)
+    named["bait"] = script(
+        "visits the enemies from left to right, runs from whoever chases it and shoots who does not", BAIT
+    )
     named["hold"] = script("stays where it is and shoots what comes within range", HOLD)
     return named

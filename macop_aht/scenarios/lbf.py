@@ -144,6 +144,14 @@ def mask(params, state, out):
                 out[b, i, a] = content == FREE or (content >= 0 and food[b, content] == 0)
 
 
+@njit(cache=True)
+def advance(params, state, action, draws, reward, terminated, obs, out):
+    """Step, look and mask in one call."""
+    step(params, state, action, draws, reward, terminated)
+    observe(params, state, obs)
+    mask(params, state, out)
+
+
 @dataclass(frozen=True)
 class LevelBasedForaging:
     """Agents on a grid collect a food by standing next to it together.
@@ -201,7 +209,7 @@ class LevelBasedForaging:
         low = np.zeros_like(high)
         low[: 2 * len(self.foods)] = -1
         return World(
-            kernels=Kernels(reset, step, observe, mask),
+            kernels=Kernels(reset, step, observe, mask, advance),
             params=Params(cells, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings),
             allocate=self._allocate,
             n_agents=self.n_agents,

@@ -61,7 +61,12 @@ def _search(blocked, way):
             head += 1
             for a in range(1, 5):
                 row, col = cell // cols + MOVES[a, 0], cell % cols + MOVES[a, 1]
-                if 0 <= row < rows and 0 <= col < cols and not blocked[row, col] and way[start, row * cols + col] == FAR:
+                if (
+                    0 <= row < rows
+                    and 0 <= col < cols
+                    and not blocked[row, col]
+                    and way[start, row * cols + col] == FAR
+                ):
                     way[start, row * cols + col] = way[start, cell] + 1
                     queue[tail] = row * cols + col
                     tail += 1

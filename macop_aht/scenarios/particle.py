@@ -220,6 +220,22 @@ def mask(params, state, out):
     out[:] = 1
 
 
+@njit(cache=True)
+def advance_prey(params, state, action, draws, reward, terminated, obs, out):
+    """Step, look and mask in one call."""
+    step_prey(params, state, action, draws, reward, terminated)
+    observe_prey(params, state, obs)
+    mask(params, state, out)
+
+
+@njit(cache=True)
+def advance_landmarks(params, state, action, draws, reward, terminated, obs, out):
+    """Step, look and mask in one call."""
+    step_landmarks(params, state, action, draws, reward, terminated)
+    observe_landmarks(params, state, obs)
+    mask(params, state, out)
+
+
 def _points(name: str, points: tuple[Point, ...], least: int) -> tuple[Point, ...]:
     require(len(points) >= least, f"{name} holds {len(points)} points; give at least {least} (x, y)")
     require(bool(np.isfinite(np.array(points, dtype=float)).all()), f"{name} {points} must be finite (x, y) pairs")
@@ -311,8 +327,8 @@ class PredatorPrey:
         )
         others, prey = [f"other{i}" for i in range(n - 1)], [f"prey{k}" for k in range(p)]
         names = _names("self", "self_velocity", *others, *prey, *(f"{name}_velocity" for name in prey))
-        scripts = particle_scripts.prey_scripts(n, p, self.acceleration)
-        kernels = Kernels(reset, step_prey, observe_prey, mask)
+        scripts = particle_scripts.prey_scripts(n, p, self.acceleration, self.max_speed)
+        kernels = Kernels(reset, step_prey, observe_prey, mask, advance_prey)
         draws = p if self.prey_policy == "random" else 0
         return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw)
 
@@ -374,8 +390,8 @@ class CooperativeNavigation:
         )
         others, landmarks = [f"other{i}" for i in range(n - 1)], [f"landmark{k}" for k in range(places)]
         names = _names("self", "self_velocity", *landmarks, *others)
-        scripts = particle_scripts.landmark_scripts(n, places, self.acceleration)
-        kernels = Kernels(reset, step_landmarks, observe_landmarks, mask)
+        scripts = particle_scripts.landmark_scripts(self.agents, self.landmarks, self.acceleration)
+        kernels = Kernels(reset, step_landmarks, observe_landmarks, mask, advance_landmarks)
         return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw)
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:

@@ -6,19 +6,22 @@ short coast. Goals come from the observation alone.
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from macop_aht.scenarios.spec import Script
+from macop_aht.scenarios.spec import Point, Script
 
 PREY, NEAREST_PREY, EGOS_PREY, FLANKER = range(4)
 LANDMARK, NEAREST, FARTHEST, LEFT_FREE = range(4)
 AGENT, CHOICE = range(2)  # the memory's columns
 MEMORY: Final = 2
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.float64)
-COAST: Final = 4.0  # steps: how far ahead steering looks
+COAST: Final = 3.0  # steps: how far ahead steering looks
+LEAD: Final = 0.2  # seconds: how far ahead of a moving prey to aim
+BESIDE: Final = 0.15  # how far from the prey a predator wants to be
 DT: Final = 0.1
 DAMPING: Final = 0.25
 
@@ -29,17 +32,22 @@ class Facts(NamedTuple):
     n_agents: int
     n_goals: int  # prey or landmarks
     acceleration: float
+    max_speed: float
+    assignment: np.ndarray  # (L,N) for script `landmark-k`: which landmark is whose
 
 
 @njit(cache=True)
-def _steer(x, y, vx, vy, acceleration):
-    """The action that brings a body with velocity (vx, vy) nearest to the goal at the offset (x, y)."""
-    # With damping, a velocity carries on for (1 - 0.75^n) / 0.25 steps' worth of distance.
+def _steer(x, y, vx, vy, acceleration, max_speed):
+    """The action that brings a body with velocity (vx, vy) nearest to the goal at the offset (x, y) after a coast."""
+    # A velocity that is damped carries a body (1 - 0.75^n) / 0.25 steps' worth of way in n steps.
     reach = DT * (1 - (1 - DAMPING) ** COAST) / DAMPING
     best, least = 0, np.inf
     for a in range(5):
-        ahead_x = x - DT * vx - reach * (vx * (1 - DAMPING) + MOVES[a, 0] * acceleration * DT)
-        ahead_y = y - DT * vy - reach * (vy * (1 - DAMPING) + MOVES[a, 1] * acceleration * DT)
+        next_vx = vx * (1 - DAMPING) + MOVES[a, 0] * acceleration * DT
+        next_vy = vy * (1 - DAMPING) + MOVES[a, 1] * acceleration * DT
+        scale = min(max_speed / max(np.sqrt(next_vx * next_vx + next_vy * next_vy), 1e-9), 1.0)
+        ahead_x = x - DT * vx - reach * scale * next_vx
+        ahead_y = y - DT * vy - reach * scale * next_vy
         square = ahead_x * ahead_x + ahead_y * ahead_y
         if square < least:
             best, least = a, square
@@ -74,14 +82,16 @@ def act_prey(facts, code, argument, obs, mask, memory, draws, action):
             k = int(memory[r, CHOICE]) - 1
         else:
             k = _extreme(row, prey, facts.n_goals, ego_x, ego_y, False)
-        x, y = row[prey + 2 * k], row[prey + 2 * k + 1]
-        if code == FLANKER:
-            away_x, away_y = x - ego_x, y - ego_y
-            length = max(np.sqrt(away_x * away_x + away_y * away_y), 1e-6)
-            x, y = x + 0.15 * away_x / length, y + 0.15 * away_y / length
         velocity = prey + 2 * (facts.n_goals + k)
-        x, y = x + 2 * DT * row[velocity], y + 2 * DT * row[velocity + 1]
-        action[r] = _steer(x, y, row[2], row[3], facts.acceleration)
+        x, y = row[prey + 2 * k] + LEAD * row[velocity], row[prey + 2 * k + 1] + LEAD * row[velocity + 1]
+        if code == FLANKER:  # beyond the prey, as seen from the ego
+            side_x, side_y = x - ego_x, y - ego_y
+        else:  # beside it, even agents to the left of the team's way and odd ones to the right: behind is out of reach
+            side = 1.0 if memory[r, AGENT] % 2 == 0 else -1.0
+            side_x, side_y = side * (ego_y / 2 - y), side * (x - ego_x / 2)
+        length = max(np.sqrt(side_x * side_x + side_y * side_y), 1e-6)
+        x, y = x + BESIDE * side_x / length, y + BESIDE * side_y / length
+        action[r] = _steer(x, y, row[2], row[3], facts.acceleration, facts.max_speed)
 
 
 @njit(cache=True)
@@ -106,19 +116,19 @@ def act_landmark(facts, code, argument, obs, mask, memory, draws, action):
     for r in range(obs.shape[0]):
         row = obs[r]
         if code == LANDMARK:
-            k = (argument + int(memory[r, AGENT]) + 1) % facts.n_goals
+            k = facts.assignment[argument, int(memory[r, AGENT])]
         elif code == LEFT_FREE:
             k = _left_free(row, facts)
         else:
             if memory[r, CHOICE] == 0:
                 memory[r, CHOICE] = 1 + _extreme(row, 4, facts.n_goals, 0.0, 0.0, code == FARTHEST)
             k = int(memory[r, CHOICE]) - 1
-        action[r] = _steer(row[4 + 2 * k], row[4 + 2 * k + 1], row[2], row[3], facts.acceleration)
+        action[r] = _steer(row[4 + 2 * k], row[4 + 2 * k + 1], row[2], row[3], facts.acceleration, facts.max_speed)
 
 
-def prey_scripts(n_agents: int, n_prey: int, acceleration: float) -> dict[str, Script]:
+def prey_scripts(n_agents: int, n_prey: int, acceleration: float, max_speed: float) -> dict[str, Script]:
     """The scripts of a predator-prey world by name."""
-    facts = Facts(n_agents, n_prey, acceleration)
+    facts = Facts(n_agents, n_prey, acceleration, max_speed, np.zeros((0, n_agents), dtype=np.int64))
 
     def script(about: str, code: int, argument: int = 0) -> Script:
         return Script(about, act_prey, facts, code, argument, MEMORY)
@@ -130,18 +140,26 @@ def prey_scripts(n_agents: int, n_prey: int, acceleration: float) -> dict[str, S
     return named
 
 
-def landmark_scripts(n_agents: int, n_landmarks: int, acceleration: float) -> dict[str, Script]:
+def _assignment(agents: tuple[Point, ...], landmarks: tuple[Point, ...]) -> np.ndarray:
+    """For each landmark k: the last agent goes to k, the others to the rest, with the shortest ways in total: (L,N)."""
+    ways = np.hypot(*(np.array(agents)[:, None] - np.array(landmarks)[None]).transpose(2, 0, 1))  # (N,L)
+    others, table = range(len(agents) - 1), []
+    for k in range(len(landmarks)):
+        rest = [goal for goal in range(len(landmarks)) if goal != k]
+        spare = len(agents) - len(landmarks)  # agents without a landmark of their own go with the last one
+        orders = permutations(rest + [k] * spare) if len(agents) <= 7 else [tuple(rest + [k] * spare)]
+        table.append([*min(orders, key=lambda order: sum(ways[i, order[i]] for i in others)), k])
+    return np.array(table)
+
+
+def landmark_scripts(agents: tuple[Point, ...], landmarks: tuple[Point, ...], acceleration: float) -> dict[str, Script]:
     """The scripts of a navigation world by name. In self-play, `landmark-k` sends each agent to a landmark of its own."""
-    facts = Facts(n_agents, n_landmarks, acceleration)
+    facts = Facts(len(agents), len(landmarks), acceleration, np.inf, _assignment(agents, landmarks))
 
     def script(about: str, code: int, argument: int = 0) -> Script:
         return Script(about, act_landmark, facts, code, argument, MEMORY)
 
-    named = {}
-    for k in range(n_landmarks):
-        # The teammate is the last agent; agent i of the group goes to landmark (k' + i + 1) modulo their number.
-        first = (k - n_agents) % n_landmarks
-        named[f"landmark-{k}"] = script(f"goes to landmark {k}", LANDMARK, first)
+    named = {f"landmark-{k}": script(f"goes to landmark {k}", LANDMARK, k) for k in range(len(landmarks))}
     named["nearest"] = script("goes to the landmark that is nearest to it at the start", NEAREST)
     named["farthest"] = script("goes to the landmark that is farthest from it at the start", FARTHEST)
     named["left-free"] = script("goes to the landmark that the others are leaving free", LEFT_FREE)

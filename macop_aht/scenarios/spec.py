@@ -45,6 +45,7 @@ class Kernels(NamedTuple):
     step: Callable[..., None]  # (params, state, action, draws, reward, terminated): (B,N) (B,K) -> (B,) (B,)
     observe: Callable[..., None]  # (params, state, obs): (B,N,D) float32
     mask: Callable[..., None]  # (params, state, mask): (B,N,A) int8
+    advance: Callable[..., None]  # step, observe and mask in one call, since a call costs more than a small step
     global_state: Callable[..., None] | None = None  # (params, state, out): (B,S); none: all observations in a row
 
 

@@ -38,6 +38,8 @@ class Population:
         )
         self._memory = np.tile(self._fresh, (size, 1, 1))  # (B,places,H)
         self._draws = np.zeros((size, self.places * max(policy.draws for policy in policies)))
+        self._flat_memory = self._memory.reshape(size * self.places, -1)  # the same, by row
+        self._flat_draws = self._draws.reshape(size * self.places, -1)
         self._key = streams.keys(range(size), streams.TEAMMATE)
         self._pairing_key = streams.keys(range(size), streams.PAIRING)
         self._pick = np.zeros((size, 1))
@@ -93,8 +95,7 @@ class Population:
             streams.uniforms(self._key, batch.episode, batch.clock, self._draws)
         obs = batch.obs[:, self.first :].reshape(rows, -1)
         mask = batch.mask[:, self.first :].reshape(rows, -1)
-        memory = self._memory.reshape(rows, -1)
-        draws = self._draws.reshape(rows, -1)
+        memory, draws = self._flat_memory, self._flat_draws
         if len(self._rows) == 1:
             policy, _ = self._rows[0]
             width = policy.memory_size

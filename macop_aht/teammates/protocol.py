@@ -45,7 +45,7 @@ def checked_actions(action: object, rows: int, n_actions: int, who: str) -> np.n
         whole = given.dtype.kind == "f" and bool(np.all(given == np.floor(given)))  # NaN is not equal to itself
         if not whole:
             raise ValueError(f"teammate {who!r} gave actions {given}; give whole numbers in 0..{n_actions - 1}")
-    if given.size and not (0 <= given.min() and given.max() < n_actions):
+    if given.size and not (given.min() >= 0 and given.max() < n_actions):
         raise ValueError(
             f"teammate {who!r} gave actions {given}; allowed are 0..{n_actions - 1}, see the mask it is called with"
         )

@@ -254,8 +254,6 @@ def enemy_intent(rules: Combat, battle: Battle, enemy: Fighter) -> Intent:
 
 def pursuit(unit: Fighter, target: Fighter) -> Intent:
     """Out of its weapon's range a unit walks towards its target, at most into range."""
-    if in_range(unit, target):
-        return Intent(target=target)
     intent = walk(unit, target.x, target.y, stop_at=weapon_range(unit, target))
     intent.target = target
     return intent

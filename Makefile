@@ -1,0 +1,42 @@
+# `make demo` and `make test` are all a fresh clone needs: each sets up .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := dev,render,pettingzoo,sb3,reference
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint format bench setup clean
+
+demo: $(READY)
+	$(BIN)/macop demo --gif demo.gif
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/env_throughput.py
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch -c constraints.txt
+	$(BIN)/python -m pip install --quiet -e '.[$(EXTRAS)]' -c constraints.txt
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) demo.gif dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,100 @@
+"""The demonstration: who gets how far with whom, in every scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates import Policy, resolve
+from macop_aht.teammates.protocol import fresh_memory
+
+PAIRS = {
+    "LBF1": "path-south",
+    "LBF4": "corner-ne",
+    "PP1": "prey-0",
+    "PP2": "prey-0",
+    "CN2": "landmark-0",
+    "CN3": "landmark-0",
+    "SMAC1": "left-first",
+    "SMAC2": "kite",
+}
+
+
+def play(
+    world: World,
+    seats: list[Policy],
+    episodes: int,
+    seed: int = 0,
+    watch: Callable[[Batch, np.ndarray], None] | None = None,
+) -> np.ndarray:
+    """The returns of one episode in each of `episodes` environments, one policy per agent's seat: (B,).
+
+    `watch` is shown the batch and the returns so far, at first and after every step.
+    """
+    batch = Batch(world, episodes)
+    batch.seed(range(seed, seed + episodes))
+    batch.reset()
+    rng = np.random.default_rng(seed)
+    memory = [fresh_memory(np.full(episodes, i), policy.memory_size) for i, policy in enumerate(seats)]
+    action = np.zeros((episodes, world.n_agents), dtype=np.int64)
+    score, over = np.zeros(episodes), np.zeros(episodes, dtype=np.bool_)
+    while True:
+        if watch:
+            watch(batch, score)
+        if over.all():
+            return score
+        for i, policy in enumerate(seats):
+            obs, mask = batch.obs[:, i].copy(), batch.mask[:, i].copy()
+            action[:, i], memory[i] = policy.act(obs, mask, memory[i], rng.random((episodes, policy.draws)))
+        batch.step(action)
+        score += np.where(over, 0.0, batch.reward)
+        over |= batch.terminated | batch.truncated
+
+
+def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
+    """Per scenario: a script, its return with a partner that plays the same script, and with a random ego."""
+    rows = []
+    for name, script in PAIRS.items():
+        world = build(name)
+        mate, stranger = resolve(f"scripted:{script}", world), resolve("random", world)
+        teammates = mate * (world.n_agents - world.controllable)
+        matched = play(world, mate * world.n_agents, episodes)
+        mixed = play(world, stranger * world.controllable + teammates, episodes)
+        rows.append((name, script, float(matched.mean()), float(mixed.mean())))
+    return rows
+
+
+def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
+    """Write an episode of a scripted pair as an animated GIF; gives the number of pictures."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("the film needs Pillow: pip install 'macop-aht[render]'") from error
+
+    from macop_aht.scenarios.drawing import Screen
+
+    world, screen, pictures = build(scenario), Screen("rgb_array", fps=5), []
+    policy = resolve(f"scripted:{script}", world)[0]
+
+    def take_picture(batch: Batch, score: np.ndarray) -> None:
+        picture = screen.show(world, batch.state, 0, int(batch.clock[0]), float(score[0]), policy.name)
+        pictures.append(Image.fromarray(picture))
+
+    play(world, [policy] * world.n_agents, 1, seed, take_picture)
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=200, loop=0)
+    return len(pictures)
+
+
+def main(gif: str | Path, episodes: int = 256) -> None:
+    """Print the table and write the film."""
+    print(f"{'scenario':10}{'scripted teammate':20}{'with its like':>14}{'with a random ego':>20}")
+    for name, script, matched, mixed in table(episodes):
+        print(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
+    print(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
+    count = film("SMAC1", PAIRS["SMAC1"], gif)
+    print(f"wrote {gif}: {count} pictures of {SCENARIOS['SMAC1'].name} with a scripted pair")
