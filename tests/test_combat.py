@@ -222,9 +222,8 @@ def test_episodes_run_as_the_twin(rules: Combat) -> None:
 
 DISARMED = 1e9  # loops: a weapon that is never ready
 IMMORTAL = 1e9  # health
-FIRST = np.arange(
-    8
-)  # loops: of 8 duels, number c has its first hit in loop c, so that steps of 8 loops tell single ones
+# Of 8 duels, number c has its first hit in loop c: so steps of 8 loops tell single loops.
+FIRST = np.arange(8)
 
 
 def scene(rules: Combat, places: dict[int, Point], rows: int = 1) -> Batch:

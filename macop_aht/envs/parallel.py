@@ -22,8 +22,9 @@ except ImportError as error:
 class MacopParallelEnv(ParallelEnv):
     """The whole team as a PettingZoo `ParallelEnv`: agents `agent_0`, `agent_1`, … each with its own observation.
 
-    The team's reward is shared equally: the agents' rewards add up to it. `infos[agent]["action_mask"]` is int8 (A,); `state()` is the global state. All agents
-    leave together when the episode ends. The same seed plays as in the Gymnasium forms.
+    The team's reward is shared equally: the agents' rewards add up to it. `infos[agent]["action_mask"]` is int8 (A,);
+    `state()` is the global state. All agents leave together when the episode ends. The same seed plays as in the
+    Gymnasium forms.
     """
 
     metadata: ClassVar[dict[str, Any]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -51,7 +51,10 @@ class MacopEnv(gymnasium.Env):
     Episodes terminate as the scenario says, and are truncated at its time limit.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(Screen.MODES), "render_fps": 5}
+    metadata: dict[str, Any] = {  # noqa: RUF012 - declared so by the base
+        "render_modes": list(Screen.MODES),
+        "render_fps": 5,
+    }
 
     def __init__(
         self,

@@ -523,9 +523,9 @@ class Combat:
                 f"{len(units)} {names[0]} but {len(places)} {names[1]}; give one for each",
             )
         require(len(self.enemies) > 0, "enemies is empty; give at least one unit")
-        places = np.array(self.spawn + self.posts, dtype=float)
+        spots = np.array(self.spawn + self.posts, dtype=float)
         require(
-            bool(((places >= self.jitter) & (places <= SIZE - self.jitter)).all()),
+            bool(((spots >= self.jitter) & (spots <= SIZE - self.jitter)).all()),
             f"spawn and posts must lie in {self.jitter}..{SIZE - self.jitter} on both axes, the jitter away from the border",
         )
         require_teammate(self.controllable, len(self.allies))

@@ -151,8 +151,10 @@ def _destination(world, code, argument, pos, agent, memory):
     """The food to go to now, or -1 to stay."""
     row, col = pos[agent, 0], pos[agent, 1]
     ego = 0 if agent != 0 else 1
-    if code == FOOD or code == VIA:
-        return argument if code == FOOD else _extreme_food(world, row, col, False)
+    if code == FOOD:
+        return argument
+    if code == VIA:
+        return _extreme_food(world, row, col, False)
     if code == FOLLOW:
         return _extreme_food(world, pos[ego, 0], pos[ego, 1], False)
     if memory[CHOICE] == 0 and code == WAIT:

@@ -73,6 +73,7 @@ class Family(Protocol):
     """A frozen dataclass of parameters, checked when made, that builds a world. Its docstring is the manual."""
 
     def build(self) -> World: ...
+    def __hash__(self) -> int: ...
 
 
 def hint(word: str, allowed: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
@@ -103,8 +104,8 @@ def require_teammate(controllable: int, n_agents: int) -> None:
     )
 
 
-def require_positive(family: Family, *names: str) -> None:
+def require_positive(thing: object, *names: str) -> None:
     """The named parameters are greater than zero (NaN is not)."""
     for name in names:
-        value = getattr(family, name)
+        value = getattr(thing, name)
         require(value > 0, f"{name} is {value}; it must be positive")

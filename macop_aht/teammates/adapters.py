@@ -18,7 +18,7 @@ class FromCallable:
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], Any], name: str | None = None) -> None:
         self.function = function
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
 
     def act(
         self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray

@@ -132,8 +132,8 @@ class Switching:
         action = np.zeros(len(obs), dtype=np.int64)
         late = memory[:, 1] >= self.steps
         memory[:, 1] += 1
-        for policy, rows, at in ((self.first, ~late, 2), (self.then, late, self._second)):
-            rows = np.flatnonzero(rows)
+        for policy, plays, at in ((self.first, ~late, 2), (self.then, late, self._second)):
+            rows = np.flatnonzero(plays)
             if len(rows):
                 inner_memory = _inside(memory[rows], at, policy.memory_size)
                 action[rows], memory[rows, at : at + policy.memory_size] = policy.act(
