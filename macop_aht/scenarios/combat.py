@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
-from macop_aht.scenarios import combat_scripts
+from macop_aht.scenarios import combat_kernels, combat_scripts
+from macop_aht.scenarios.combat_kernels import LOOPS_PER_SECOND, SIZE, Params, State
 from macop_aht.scenarios.spec import Kernels, Point, World, circle, require, require_positive, require_teammate
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.drawing import Canvas
-
-LOOPS_PER_SECOND: Final = 22.4
-LOOPS_PER_STEP: Final = 8
-SIZE: Final = 32.0  # the world is a square of this side
-NOTHING, STOP, NORTH, SOUTH, EAST, WEST, ATTACK = range(7)  # action ATTACK + i attacks enemy i
-MOVES = np.array([[0, 0], [0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]], dtype=np.float64)
-LOOK_AHEAD: Final = 1.0  # a move is possible if the point this far ahead is inside the world
-EPSILON: Final = 1e-6  # slack of a weapon's reach, so that whoever has walked exactly into range may shoot
-LEAST_DAMAGE: Final = 0.5  # what armour always lets through
-SOFTNESS: Final = 0.5  # the share of an overlap that is undone per game loop
-COOLDOWN_SCALE: Final = 15.0  # loops, in the global state
 
 
 @dataclass(frozen=True)
@@ -56,409 +45,6 @@ ZEALOT = Unit(
 )  # fmt: skip
 
 
-class Params(NamedTuple):
-    """What the kernels read. Units are the N allies and then the M enemies: U of them."""
-
-    health: np.ndarray  # (U,)
-    shield: np.ndarray  # (U,)
-    armour: np.ndarray  # (U,)
-    damage: np.ndarray  # (U,) per strike
-    strikes: np.ndarray  # (U,)
-    cooldown: np.ndarray  # (U,) loops
-    reach: np.ndarray  # (U,U) centre to centre: the weapon's range and both radii
-    speed: np.ndarray  # (U,) per loop
-    radius: np.ndarray  # (U,)
-    shield_rate: np.ndarray  # (U,) per loop
-    shield_delay: np.ndarray  # (U,) loops
-    spawn: np.ndarray  # (U,2)
-    group: np.ndarray  # (M,) which enemies stand together
-    jitter: float
-    sight: float
-    shoot: float
-    acquire: float
-    leash: float
-    alarm: float
-    kill_reward: float
-    win_reward: float
-    scale: float  # of the reward
-
-
-class State(NamedTuple):
-    """What the kernels change."""
-
-    pos: np.ndarray  # (B,U,2)
-    health: np.ndarray  # (B,U) 0 where dead
-    shield: np.ndarray  # (B,U)
-    cooldown: np.ndarray  # (B,U) loops until the weapon is ready
-    calm: np.ndarray  # (B,U) loops since the last damage
-    post: np.ndarray  # (B,M,2)
-    awake: np.ndarray  # (B,M) bool
-    last_action: np.ndarray  # (B,N) -1 at first
-
-
-@njit(cache=True, error_model="numpy")
-def reset(params, state, rows, draws):
-    """Spawn all units, each coordinate jittered, enemies asleep at their posts: `rows` (B,) bool, `draws` (B,2U)."""
-    n_units = state.pos.shape[1]
-    n_allies = n_units - state.post.shape[1]
-    for b in range(rows.shape[0]):
-        if not rows[b]:
-            continue
-        for u in range(n_units):
-            for x in range(2):
-                state.pos[b, u, x] = params.spawn[u, x] + (2 * draws[b, 2 * u + x] - 1) * params.jitter
-                if u >= n_allies:
-                    state.post[b, u - n_allies, x] = state.pos[b, u, x]
-            state.health[b, u] = params.health[u]
-            state.shield[b, u] = params.shield[u]
-            state.cooldown[b, u] = 0.0
-            state.calm[b, u] = params.shield_delay[u]
-        state.awake[b, :] = False
-        state.last_action[b, :] = -1
-
-
-# A game loop is a chain of phases, each over all B battles. The phases index the full arrays and the inlined helpers take
-# numbers only: an array view, or an array handed to an inlined helper, costs a reference count in the innermost loop.
-
-
-@njit(inline="always")
-def _square(x, y, other_x, other_y):
-    return (x - other_x) * (x - other_x) + (y - other_y) * (y - other_y)
-
-
-@njit(inline="always")
-def _can_move(x, y, a):
-    """The one rule on moves, behind the mask, the observation and the step."""
-    return 0.0 <= x + LOOK_AHEAD * MOVES[a, 0] <= SIZE and 0.0 <= y + LOOK_AHEAD * MOVES[a, 1] <= SIZE
-
-
-@njit(inline="always")
-def _can_attack(x, y, enemy_x, enemy_y, enemy_health, shoot):
-    """The one rule on attacks."""
-    return enemy_health > 0 and _square(x, y, enemy_x, enemy_y) <= shoot * shoot
-
-
-@njit(inline="always")
-def _share(square, stop_at, speed):
-    """The part of the way to a point at this squared distance that one loop covers, ending `stop_at` from it."""
-    if square <= stop_at * stop_at:
-        return 0.0
-    distance = np.sqrt(square)
-    return min(speed, distance - stop_at) / distance
-
-
-@njit(error_model="numpy")
-def _accept_orders(pos, health, action, shoot, last_action):
-    """What is not available becomes a stop, or a no-op for the dead."""
-    n_allies = action.shape[1]
-    for b in range(action.shape[0]):
-        for i in range(n_allies):
-            a = action[b, i]
-            x, y = pos[b, i, 0], pos[b, i, 1]
-            allowed = a == STOP
-            if NORTH <= a < ATTACK:
-                allowed = _can_move(x, y, a)
-            elif a >= ATTACK:
-                v = n_allies + a - ATTACK
-                allowed = _can_attack(x, y, pos[b, v, 0], pos[b, v, 1], health[b, v], shoot)
-            if health[b, i] <= 0:
-                a = NOTHING
-            last_action[b, i] = a if allowed or (a == NOTHING and health[b, i] <= 0) else STOP
-
-
-@njit(error_model="numpy")
-def _order_allies(pos, health, order, over, reach, speed, target, move):
-    """Turn the allies' standing orders into targets and moves for this loop."""
-    n_allies, n_units = order.shape[1], pos.shape[1]
-    for b in range(order.shape[0]):
-        if over[b]:
-            continue
-        for u in range(n_allies):
-            a, x, y = order[b, u], pos[b, u, 0], pos[b, u, 1]
-            target[b, u] = -1
-            move[b, u, 0] = move[b, u, 1] = 0.0
-            if health[b, u] <= 0:
-                continue
-            if NORTH <= a < ATTACK:
-                move[b, u, 0], move[b, u, 1] = MOVES[a, 0] * speed[u], MOVES[a, 1] * speed[u]
-                continue
-            v = n_allies + a - ATTACK
-            if a >= ATTACK and health[b, v] > 0:
-                dx, dy = pos[b, v, 0] - x, pos[b, v, 1] - y
-                share = _share(dx * dx + dy * dy, reach[u, v], speed[u])
-                move[b, u, 0], move[b, u, 1] = dx * share, dy * share
-                target[b, u] = v
-                continue
-            nearest, least = n_allies, np.inf
-            for v in range(n_allies, n_units):
-                square = _square(x, y, pos[b, v, 0], pos[b, v, 1]) if health[b, v] > 0 else np.inf
-                nearest = v if square < least else nearest
-                least = min(least, square)
-            if least <= (reach[u, nearest] + EPSILON) ** 2:
-                target[b, u] = nearest  # idle units return fire
-
-
-@njit(error_model="numpy")
-def _order_enemies(pos, health, post, awake, over, acquire, leash, reach, speed, target, move):
-    """Wake up and chase the nearest ally, or go back to the post."""
-    n_units = pos.shape[1]
-    n_allies = n_units - post.shape[1]
-    for b in range(pos.shape[0]):
-        if over[b]:
-            continue
-        for u in range(n_allies, n_units):
-            target[b, u] = -1
-            move[b, u, 0] = move[b, u, 1] = 0.0
-            if health[b, u] <= 0:
-                continue
-            x, y, m = pos[b, u, 0], pos[b, u, 1], u - n_allies
-            nearest, least = 0, np.inf
-            for v in range(n_allies):
-                square = _square(x, y, pos[b, v, 0], pos[b, v, 1]) if health[b, v] > 0 else np.inf
-                nearest = v if square < least else nearest
-                least = min(least, square)
-            awake[b, m] = least <= leash * leash and (awake[b, m] or least <= acquire * acquire)
-            chases = awake[b, m]
-            target[b, u] = nearest if chases else -1
-            dx = (pos[b, nearest, 0] if chases else post[b, m, 0]) - x
-            dy = (pos[b, nearest, 1] if chases else post[b, m, 1]) - y
-            share = _share(dx * dx + dy * dy, reach[u, nearest] if chases else 0.0, speed[u])
-            move[b, u, 0], move[b, u, 1] = dx * share, dy * share
-
-
-@njit(error_model="numpy")
-def _walk(pos, health, over, radius, move, push):
-    """Move everyone; undo a share of every overlap, half by each of the two, all at once; stay inside the border."""
-    n_units = pos.shape[1]
-    for b in range(pos.shape[0]):
-        if over[b]:
-            continue
-        for u in range(n_units):
-            pos[b, u, 0] += move[b, u, 0]
-            pos[b, u, 1] += move[b, u, 1]
-            push[u, 0] = push[u, 1] = 0.0
-        for u in range(n_units):
-            x, y = pos[b, u, 0], pos[b, u, 1]
-            for v in range(u + 1, n_units):
-                square, gap = _square(x, y, pos[b, v, 0], pos[b, v, 1]), radius[u] + radius[v]
-                if square >= gap * gap or health[b, u] <= 0 or health[b, v] <= 0:
-                    continue
-                distance = np.sqrt(square)
-                dx = (x - pos[b, v, 0]) / distance if distance > 0.0 else 1.0
-                dy = (y - pos[b, v, 1]) / distance if distance > 0.0 else 0.0
-                share = 0.5 * SOFTNESS * (gap - distance)
-                push[u, 0] += share * dx
-                push[u, 1] += share * dy
-                push[v, 0] -= share * dx
-                push[v, 1] -= share * dy
-        for u in range(n_units):
-            pos[b, u, 0] = min(max(pos[b, u, 0] + push[u, 0], 0.0), SIZE)
-            pos[b, u, 1] = min(max(pos[b, u, 1] + push[u, 1], 0.0), SIZE)
-
-
-@njit(error_model="numpy")
-def _strike(health, shield, b, v, damage, strikes, armour):
-    """All strikes of an attack on v: shield first, what is left over less armour on the health. Gives the damage dealt."""
-    dealt = 0.0
-    for _ in range(strikes):
-        absorbed = min(shield[b, v], damage)
-        shield[b, v] -= absorbed
-        dealt += absorbed
-        if damage > absorbed:
-            wound = min(max(damage - absorbed - armour, LEAST_DAMAGE), health[b, v])
-            health[b, v] -= wound
-            dealt += wound
-    return dealt
-
-
-@njit(error_model="numpy")
-def _alarm(pos, health, awake, group, b, v, alarm):
-    """An enemy that is hit wakes, and so do its group-mates nearby."""
-    n_units = pos.shape[1]
-    n_allies = n_units - awake.shape[1]
-    awake[b, v - n_allies] = True
-    for w in range(n_allies, n_units):
-        near = _square(pos[b, v, 0], pos[b, v, 1], pos[b, w, 0], pos[b, w, 1]) <= alarm * alarm
-        if near and health[b, w] > 0 and group[w - n_allies] == group[v - n_allies]:
-            awake[b, w - n_allies] = True
-
-
-@njit(error_model="numpy")
-def _hit(params, state, over, target, fires, earned):
-    """All shots at once: who fires is decided before anyone is hit."""
-    pos, health, shield, cooldown = state.pos, state.health, state.shield, state.cooldown
-    reach, n_units = params.reach, state.pos.shape[1]
-    n_allies = n_units - state.post.shape[1]
-    for b in range(pos.shape[0]):
-        if over[b]:
-            continue
-        anyone = False
-        for u in range(n_units):
-            v = target[b, u]
-            fires[u] = False
-            if v >= 0 and cooldown[b, u] <= 0.0:
-                square = _square(pos[b, u, 0], pos[b, u, 1], pos[b, v, 0], pos[b, v, 1])
-                fires[u] = square <= (reach[u, v] + EPSILON) ** 2
-                anyone |= fires[u]
-        if not anyone:
-            continue
-        for u in range(n_units):
-            v = target[b, u]
-            if not fires[u]:
-                continue
-            cooldown[b, u] = params.cooldown[u]
-            if health[b, v] > 0:
-                state.calm[b, v] = -1.0  # becomes 0 at the end of this loop
-                dealt = _strike(health, shield, b, v, params.damage[u], params.strikes[u], params.armour[v])
-                if v >= n_allies:
-                    earned[b] += dealt + (params.kill_reward if health[b, v] <= 0 else 0.0)
-                    _alarm(pos, health, state.awake, params.group, b, v, params.alarm)
-
-
-@njit(error_model="numpy")
-def _recover(health, shield, cooldown, calm, over, full_shield, shield_rate, shield_delay):
-    """Cooldowns run down, and the shields of those left in peace regenerate."""
-    for b in range(health.shape[0]):
-        if over[b]:
-            continue
-        for u in range(health.shape[1]):
-            cooldown[b, u] = max(cooldown[b, u] - 1.0, 0.0)
-            calm[b, u] += 1.0
-            if shield[b, u] < full_shield[u] and health[b, u] > 0 and calm[b, u] >= shield_delay[u]:
-                shield[b, u] = min(shield[b, u] + shield_rate[u], full_shield[u])
-
-
-@njit(error_model="numpy")
-def _judge(health, n_allies, win_reward, over, earned):
-    """A battle is over when one side is gone; the win is paid if an ally is left."""
-    for b in range(health.shape[0]):
-        if over[b]:
-            continue
-        allies = enemies = False
-        for u in range(health.shape[1]):
-            if health[b, u] > 0:
-                allies |= u < n_allies
-                enemies |= u >= n_allies
-        over[b] = not (allies and enemies)
-        if allies and not enemies:
-            earned[b] += win_reward
-
-
-@njit(cache=True, error_model="numpy")
-def step(params, state, action, draws, reward, terminated):
-    """Eight game loops, or fewer where one side is gone: `action` (B,N) -> `reward`, `terminated` (B,)."""
-    size, n_allies, n_units = action.shape[0], action.shape[1], state.pos.shape[1]
-    target = np.empty((size, n_units), dtype=np.int64)
-    move = np.empty((size, n_units, 2), dtype=np.float64)
-    push = np.empty((n_units, 2), dtype=np.float64)
-    fires = np.empty(n_units, dtype=np.bool_)
-    pos, health, order = state.pos, state.health, state.last_action
-    terminated[:] = False
-    reward[:] = 0.0
-    _accept_orders(pos, health, action, params.shoot, order)
-    for _ in range(LOOPS_PER_STEP):
-        _order_allies(pos, health, order, terminated, params.reach, params.speed, target, move)
-        _order_enemies(
-            pos, health, state.post, state.awake, terminated, params.acquire, params.leash, params.reach, params.speed,
-            target, move,
-        )  # fmt: skip
-        _walk(pos, health, terminated, params.radius, move, push)
-        _hit(params, state, terminated, target, fires, reward)
-        _recover(
-            health, state.shield, state.cooldown, state.calm, terminated, params.shield, params.shield_rate,
-            params.shield_delay,
-        )  # fmt: skip
-        _judge(health, n_allies, params.win_reward, terminated, reward)
-    reward *= params.scale
-
-
-@njit(cache=True, error_model="numpy")
-def mask(params, state, out):
-    """What each ally may do: `out` (B,N,A)."""
-    n_allies, n_units, shoot = out.shape[1], state.pos.shape[1], params.shoot
-    pos, health = state.pos, state.health
-    for b in range(out.shape[0]):
-        for i in range(n_allies):
-            x, y, alive = pos[b, i, 0], pos[b, i, 1], health[b, i] > 0
-            out[b, i, NOTHING] = not alive
-            out[b, i, STOP] = alive
-            for a in range(NORTH, ATTACK):
-                out[b, i, a] = alive and _can_move(x, y, a)
-            for u in range(n_allies, n_units):
-                out[b, i, ATTACK + u - n_allies] = alive and _can_attack(
-                    x, y, pos[b, u, 0], pos[b, u, 1], health[b, u], shoot
-                )
-
-
-@njit(cache=True, error_model="numpy")
-def observe(params, state, obs):
-    """Move flags, enemies, other allies, own health, in SMAC's order; the dead see zeros: `obs` (B,N,D)."""
-    n_allies, n_units = obs.shape[1], state.pos.shape[1]
-    pos, health, shield = state.pos, state.health, state.shield
-    full_health, full_shield, sight, shoot = params.health, params.shield, params.sight, params.shoot
-    obs[:] = 0.0
-    for b in range(obs.shape[0]):
-        for i in range(n_allies):
-            if health[b, i] <= 0:
-                continue
-            x, y = pos[b, i, 0], pos[b, i, 1]
-            for a in range(NORTH, ATTACK):
-                obs[b, i, a - NORTH] = _can_move(x, y, a)
-            at = 4
-            for k in range(n_units - 1):  # the enemies, then the other allies
-                u = n_allies + k if k < n_units - n_allies else k - (n_units - n_allies)
-                u += u < n_allies and u >= i
-                square = _square(x, y, pos[b, u, 0], pos[b, u, 1])
-                shielded = u >= n_allies and full_shield[u] > 0
-                if health[b, u] > 0 and square <= sight * sight:
-                    obs[b, i, at] = u < n_allies or square <= shoot * shoot
-                    obs[b, i, at + 1] = np.sqrt(square) / sight
-                    obs[b, i, at + 2] = (pos[b, u, 0] - x) / sight
-                    obs[b, i, at + 3] = (pos[b, u, 1] - y) / sight
-                    obs[b, i, at + 4] = health[b, u] / full_health[u]
-                    if shielded:
-                        obs[b, i, at + 5] = shield[b, u] / full_shield[u]
-                at += 6 if shielded else 5
-            obs[b, i, at] = health[b, i] / full_health[i]
-
-
-@njit(cache=True, error_model="numpy")
-def global_state(params, state, out):
-    """Allies, enemies, last actions, in SMAC's order; the dead are zeros: `out` (B,S)."""
-    n_units = state.pos.shape[1]
-    n_allies = n_units - state.post.shape[1]
-    n_actions = ATTACK + n_units - n_allies
-    full_health, full_shield = params.health, params.shield
-    out[:] = 0.0
-    for b in range(out.shape[0]):
-        at = 0
-        for u in range(n_units):
-            shielded = u >= n_allies and full_shield[u] > 0
-            if state.health[b, u] > 0:
-                out[b, at] = state.health[b, u] / full_health[u]
-                here = at + 1
-                if u < n_allies:
-                    out[b, here] = state.cooldown[b, u] / COOLDOWN_SCALE
-                    here += 1
-                out[b, here] = (state.pos[b, u, 0] - SIZE / 2) / SIZE
-                out[b, here + 1] = (state.pos[b, u, 1] - SIZE / 2) / SIZE
-                if shielded:
-                    out[b, here + 2] = state.shield[b, u] / full_shield[u]
-            at += 4 if u < n_allies or shielded else 3
-        for i in range(n_allies):
-            if state.last_action[b, i] >= 0:
-                out[b, at + state.last_action[b, i]] = 1.0
-            at += n_actions
-
-
-@njit(cache=True, error_model="numpy")
-def advance(params, state, action, draws, reward, terminated, obs, out):
-    """Step, look and mask in one call."""
-    step(params, state, action, draws, reward, terminated)
-    observe(params, state, obs)
-    mask(params, state, out)
-
-
 @dataclass(frozen=True)
 class Combat:
     """Allied units against groups of enemies that sleep at their posts, on an open field of 32 by 32.
@@ -476,8 +62,9 @@ class Combat:
 
     1. Orders and targets. An enemy wakes when a living ally is within `acquire`; it falls asleep when none is within
        `leash`. Awake, it is after the nearest ally (the lower index, where two are equally near). Asleep, it walks to its post.
-    2. Movement, all at once: a unit out of its weapon's range walks towards its target, at most into range. Units that overlap
-       are then pushed apart: each by a quarter of the overlap, all at once. The border holds the units' centres inside.
+    2. Movement, all at once: a unit out of its weapon's range walks towards its target, at most into range. Units that
+       overlap are then pushed apart: each by a quarter of the overlap, all at once (from the very same place, the lower
+       index goes east). The border holds the units' centres inside.
     3. Hits, all at once: whoever has a target in range and a ready weapon hits it, and its cooldown starts. Each
        strike spends the shield first; what is left over, less armour (but at least 0.5), goes to the health. Hits on a
        unit that an earlier index has just killed are lost. An enemy that is hit wakes, and so do the living members
@@ -490,7 +77,7 @@ class Combat:
     enemies' full health and shields). All enemies dead, with an ally left, is the win; one side dead terminates.
 
     Global state, in SMAC's order: allies (health, cooldown/15 loops, x, y from the centre over the field's size), enemies
-    (health, x, y, and shield where it has one), the agents' last actions one-hot. The dead are zeros.
+    (health, x, y, and shield where it has one), the agents' last actions, as carried out, one-hot. The dead are zeros.
 
     Version history: v0, as above.
     """
@@ -530,6 +117,10 @@ class Combat:
         )
         require_teammate(self.controllable, len(self.allies))
         require_positive(self, "sight", "shoot", "acquire", "leash", "full_reward", "limit")
+        require(
+            self.acquire <= self.leash,
+            f"acquire {self.acquire} is larger than leash {self.leash}: enemies would wake and sleep at once",
+        )
         for name in ("jitter", "alarm", "kill_reward", "win_reward"):
             require(getattr(self, name) >= 0, f"{name} is {getattr(self, name)}; it must not be negative")
 
@@ -546,7 +137,14 @@ class Combat:
         actions = ("no-op", "stop", "north", "south", "east", "west", *(f"attack {e}" for e in range(m)))
         shielded = sum(unit.shield > 0 for unit in self.enemies)
         return World(
-            kernels=Kernels(reset, step, observe, mask, advance, global_state),
+            kernels=Kernels(
+                combat_kernels.reset,
+                combat_kernels.step,
+                combat_kernels.observe,
+                combat_kernels.mask,
+                combat_kernels.advance,
+                combat_kernels.global_state,
+            ),
             params=self._params(),
             allocate=self._allocate,
             n_agents=n,
