@@ -48,6 +48,11 @@ CASES = {
     "food on spawn": (lambda: LevelBasedForaging(foods=((2, 2),)), "hold foods"),
     "food twice": (lambda: LevelBasedForaging(foods=((0, 0), (0, 0))), "twice"),
     "few spawns": (lambda: LevelBasedForaging(n_agents=5), "4 spawn cells are too few for 5 agents"),
+    "no room": (
+        lambda: LevelBasedForaging(n_agents=3),
+        "no food has room for more than 2 agents next to it, but it takes all 3",
+    ),
+    "wakes and sleeps": (lambda: Combat(acquire=10.0), "acquire 10.0 is larger than leash 9.0"),
     "all controlled": (lambda: lbf4(controllable=2), r"controllable is 2; allowed are 1\.\.1"),
     "no time": (lambda: lbf4(limit=0), "limit is 0; it must be positive"),
     "NaN parameter": (lambda: PredatorPrey(acceleration=float("nan")), "acceleration is nan; it must be positive"),

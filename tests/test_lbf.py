@@ -305,6 +305,8 @@ def test_spawns_and_levels(name: str) -> None:
         assert_uniform(np.bincount(levels[:, i], minlength=4)[1:])
     pairs = 3 * (levels[:, 0] - 1) + levels[:, 1] - 1
     assert_uniform(np.bincount(pairs, minlength=9))  # drawn independently
+    cells = np.array([SPAWN[name].index(seat[0]) for seat in found])
+    assert_uniform(np.bincount(3 * cells + levels[:, 0] - 1, minlength=3 * len(SPAWN[name])))  # and of the cells
     assert (batch.state.food == levels.sum(1, keepdims=True)).all()
     assert (batch.state.met == 0).all()
 

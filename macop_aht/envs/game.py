@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numba import njit
 
 from macop_aht.scenarios import Family, Scenario, build
 from macop_aht.scenarios.batch import Batch
@@ -33,7 +34,6 @@ class Game:
         self.batch = Batch(self.world, size)
         self.population = Population(resolve(teammate, self.world), self.batch, episodes_per_teammate)
         self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
-        self.score = np.zeros(size)  # the return so far
         self.observation_space, self.action_space = _spaces(self.world)
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray) -> None:
@@ -51,13 +51,11 @@ class Game:
                 chosen = self.population.index(options["teammate"])
         self.batch.reset(rows)
         self.population.begin(rows, chosen)
-        self.score[rows] = 0.0
 
     def step(self) -> None:
         """The ego's actions stand in `action[:, :m]`; the teammates add theirs, and the world moves on."""
         self.population.act(self.action)
         self.batch.step(self.action)
-        self.score += self.batch.reward
 
 
 def _spaces(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:
@@ -69,6 +67,14 @@ def _spaces(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDis
     return observation, spaces.MultiDiscrete([len(world.actions)] * world.controllable)
 
 
+@njit(cache=True)
+def _within(actions, n_actions):
+    for k in range(actions.shape[0]):  # noqa: SIM110 - compiled
+        if not 0 <= actions[k] < n_actions:
+            return False
+    return True
+
+
 def checked_action(action: Any, shape: tuple[int, ...], n_actions: int) -> np.ndarray:
     """The ego's actions as integers of the given shape, or an error that says what is allowed."""
     given = np.asarray(action)
@@ -76,6 +82,7 @@ def checked_action(action: Any, shape: tuple[int, ...], n_actions: int) -> np.nd
         raise ValueError(f"action has the shape {given.shape}, expected {shape}: sample the action_space to see one")
     if given.dtype.kind not in "iu":
         raise ValueError(f"action {action!r} is not made of whole numbers; allowed are 0..{n_actions - 1}, as integers")
-    if not (given.min() >= 0 and given.max() < n_actions):
+    given = given.astype(np.int64, copy=False)
+    if not _within(given.reshape(-1), n_actions):
         raise ValueError(f"action {action!r} is not in 0..{n_actions - 1}; see info['action_mask']")
     return given

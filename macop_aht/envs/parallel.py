@@ -46,7 +46,7 @@ class MacopParallelEnv(ParallelEnv):
         bound = np.full(self.world.state_dim, np.inf, dtype=np.float32)
         self.state_space = spaces.Box(-bound, bound, dtype=np.float32)
         self._action = np.zeros((1, self.world.n_agents), dtype=np.int64)
-        self._score, self._seeded = 0.0, False
+        self._seeded = False
 
     def observation_space(self, agent: str) -> spaces.Box:
         return self.observation_spaces[agent]
@@ -63,7 +63,7 @@ class MacopParallelEnv(ParallelEnv):
             self._batch.seed([seed])
             self._seeded = True
         self._batch.reset()
-        self.agents, self._score = list(self.possible_agents), 0.0
+        self.agents = list(self.possible_agents)
         if self.render_mode == "human":
             self.render()
         return self._observations(), self._infos()
@@ -84,7 +84,6 @@ class MacopParallelEnv(ParallelEnv):
         self._batch.step(self._action)
         reward = float(self._batch.reward[0])
         terminated, truncated = bool(self._batch.terminated[0]), bool(self._batch.truncated[0])
-        self._score += reward
         if self.render_mode == "human":
             self.render()
         observations, infos, team = self._observations(), self._infos(), self.agents
@@ -104,7 +103,7 @@ class MacopParallelEnv(ParallelEnv):
     def render(self) -> Any:
         if self.render_mode is None:
             return None
-        return self._screen.show(self.world, self._batch.state, 0, self._batch.clock[0], self._score)
+        return self._screen.show(self.world, self._batch.state, 0, self._batch.clock[0], self._batch.score[0])
 
     def close(self) -> None:
         self._screen.close()

@@ -90,10 +90,8 @@ class MacopEnv(gymnasium.Env):
             raise RuntimeError("the episode is over, or none has begun: call reset() before step()")
         game, batch = self._game, self._game.batch
         if self._m == 1:
-            if type(action) is not int:  # the checks cost as much as the step itself
-                action = int(checked_action(action, (), self._n_actions))
-            elif not 0 <= action < self._n_actions:
-                checked_action(action, (), self._n_actions)
+            if not (isinstance(action, (int, np.integer)) and 0 <= action < self._n_actions):  # the usual case is fast
+                action = checked_action(action, (), self._n_actions)
             game.action[0, 0] = action
         else:
             game.action[0, : self._m] = checked_action(action, (self._m,), self._n_actions)
@@ -106,10 +104,8 @@ class MacopEnv(gymnasium.Env):
 
     def action_masks(self) -> Any:
         """What the controlled agents may do now: (A,) int8, or a tuple of them."""
-        masks = self._game.batch.mask[0]
-        if self._m == 1:
-            return masks[0].copy()
-        return tuple(masks[i].copy() for i in range(self._m))
+        masks = self._game.batch.mask[0, : self._m].copy()
+        return masks[0] if self._m == 1 else tuple(masks)
 
     def state(self) -> np.ndarray:
         """The global state, for centralised training: (S,) float32."""
@@ -121,7 +117,9 @@ class MacopEnv(gymnasium.Env):
             gymnasium.logger.warn('render() does nothing without a render_mode: gym.make(…, render_mode="rgb_array")')
             return None
         game = self._game
-        return self._screen.show(self.world, game.batch.state, 0, game.batch.clock[0], game.score[0], self._teammate())
+        return self._screen.show(
+            self.world, game.batch.state, 0, game.batch.clock[0], game.batch.score[0], self._teammate()
+        )
 
     def close(self) -> None:
         self._screen.close()

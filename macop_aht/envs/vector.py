@@ -158,9 +158,11 @@ class MacopVectorEnv(VectorEnv):
         """One picture, or text, per environment."""
         if self.render_mode is None:
             return None
-        batch, score, population = self._game.batch, self._game.score, self._game.population
+        batch, population = self._game.batch, self._game.population
         return tuple(
-            self._screen.show(self.world, batch.state, b, batch.clock[b], score[b], population.names[population.who[b]])
+            self._screen.show(
+                self.world, batch.state, b, batch.clock[b], batch.score[b], population.names[population.who[b]]
+            )
             for b in range(self.num_envs)
         )
 

@@ -8,15 +8,17 @@ import numpy as np
 from numba import njit
 
 from macop_aht.scenarios import streams
+from macop_aht.scenarios.binding import bind
 from macop_aht.scenarios.spec import World
 
 
 @njit(cache=True)
-def _begin(rows, clock, episode):
+def _begin(rows, clock, episode, score):
     for b in range(rows.shape[0]):
         if rows[b]:
             clock[b] = 0
             episode[b] += 1
+            score[b] = 0.0
 
 
 @njit(cache=True)
@@ -25,9 +27,10 @@ def _tick(clock):
 
 
 @njit(cache=True)
-def _truncate(clock, limit, terminated, truncated):
+def _settle(clock, limit, reward, terminated, truncated, score):
     for b in range(clock.shape[0]):
         truncated[b] = clock[b] >= limit and not terminated[b]
+        score[b] += reward[b]
 
 
 class Batch:
@@ -35,7 +38,8 @@ class Batch:
 
     After `reset` and `step`, the arrays `obs` (B,N,D), `mask` (B,N,A), `reward`, `terminated` and `truncated` (B,) hold what
     has come of it; they are written over by the next call. Environments are never reset by themselves. One
-    that has ended must be reset before it is stepped again; until then its entries mean nothing.
+    that has ended must be reset before it is stepped again; until then its entries mean nothing. The arrays are changed in
+    place and never exchanged; whoever sets a state from outside writes into them, and calls `look`.
     """
 
     def __init__(self, world: World, size: int) -> None:
@@ -47,40 +51,58 @@ class Batch:
         self.terminated = np.zeros(size, dtype=np.bool_)
         self.truncated = np.zeros(size, dtype=np.bool_)
         self.clock = np.zeros(size, dtype=np.int64)  # steps of this episode
+        self.score = np.zeros(size)  # return of this episode
         self.episode = np.full(size, -1, dtype=np.int64)
+        self._action = np.zeros((size, world.n_agents), dtype=np.int64)
+        self._rows = np.ones(size, dtype=np.bool_)
         self._key = streams.keys(range(size), streams.WORLD)
         self._reset_draws = np.zeros((size, world.reset_draws))
         self._step_draws = np.zeros((size, world.step_draws))
-        self._all = np.ones(size, dtype=np.bool_)
+        self._bind()
+
+    def _bind(self) -> None:
+        kernels, params, state = self.world.kernels, self.world.params, self.state
+        moment = (self._key, self.episode, self.clock)
+        self._begin = bind(_begin, self._rows, self.clock, self.episode, self.score)
+        self._draw_reset = bind(streams.uniforms, *moment, self._reset_draws)
+        self._reset = bind(kernels.reset, params, state, self._rows, self._reset_draws)
+        self._observe = bind(kernels.observe, params, state, self.obs)
+        self._mask = bind(kernels.mask, params, state, self.mask)
+        self._tick = bind(_tick, self.clock)
+        self._draw_step = bind(streams.uniforms, *moment, self._step_draws)
+        outcome = (self.reward, self.terminated)
+        self._advance = bind(
+            kernels.advance, params, state, self._action, self._step_draws, *outcome, self.obs, self.mask
+        )
+        self._settle = bind(_settle, self.clock, self.world.limit, *outcome, self.truncated, self.score)
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray | None = None) -> None:
         """Give every environment (or those in `rows`, (B,) bool) its stream; the next reset is its episode 0."""
-        rows = self._all if rows is None else rows
-        self._key[rows] = streams.keys(seeds, streams.WORLD)
-        self.episode[rows] = -1
+        at = slice(None) if rows is None else rows
+        self._key[at] = streams.keys(seeds, streams.WORLD)
+        self.episode[at] = -1
 
     def reset(self, rows: np.ndarray | None = None) -> None:
         """Begin a new episode in every environment, or in those in `rows`, (B,) bool."""
-        rows = self._all if rows is None else rows
-        _begin(rows, self.clock, self.episode)
-        streams.uniforms(self._key, self.episode, self.clock, self._reset_draws)
-        self.world.kernels.reset(self.world.params, self.state, rows, self._reset_draws)
+        self._rows[:] = True if rows is None else rows
+        self._begin()
+        self._draw_reset()
+        self._reset()
         self.look()
 
     def step(self, action: np.ndarray) -> None:
-        """All agents act at once: `action` (B,N) int64."""
-        _tick(self.clock)
+        """All agents act at once: `action` (B,N), each in 0..A-1 (whoever calls has checked that)."""
+        self._action[:] = action
+        self._tick()
         if self.world.step_draws:
-            streams.uniforms(self._key, self.episode, self.clock, self._step_draws)
-        self.world.kernels.advance(
-            self.world.params, self.state, action, self._step_draws, self.reward, self.terminated, self.obs, self.mask
-        )
-        _truncate(self.clock, self.world.limit, self.terminated, self.truncated)
+            self._draw_step()
+        self._advance()
+        self._settle()
 
     def look(self) -> None:
-        """Write what the agents see and may do now; needed only after the state was changed from outside."""
-        self.world.kernels.observe(self.world.params, self.state, self.obs)
-        self.world.kernels.mask(self.world.params, self.state, self.mask)
+        """Write what the agents see and may do now."""
+        self._observe()
+        self._mask()
 
     def global_state(self) -> np.ndarray:
         """The state for centralised training, freshly written: (B,S) float32."""

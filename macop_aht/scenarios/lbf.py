@@ -158,7 +158,8 @@ class LevelBasedForaging:
 
     Actions: 0 stay, 1 north (row-1), 2 south (row+1), 3 west (col-1), 4 east (col+1). A move off the grid or into a food
     is a stay, and masked. Where two agents want the same cell (one that stays wants its own), none of them moves
-    there; a swap is allowed. There is no load action.
+    there; a swap is allowed. (As in `lbforaging`, a third agent may walk into the cell of one that was blocked so.) There
+    is no load action.
 
     Observation, per agent: (row, col) of each food in row-major order, (-1,-1) once collected; (row, col) of the agent
     itself; (row, col) of the other agents in the order of their indices. Levels are not observed.
@@ -194,8 +195,19 @@ class LevelBasedForaging:
         require(
             len(self.spawn) >= self.n_agents, f"{len(self.spawn)} spawn cells are too few for {self.n_agents} agents"
         )
+        room = max(self._room(food) for food in self.foods)
+        require(
+            room >= self.n_agents,
+            f"no food has room for more than {room} agents next to it, but it takes all {self.n_agents} to collect one",
+        )
         require_positive(self, "max_level", "limit")
         require(self.meetings >= 0, f"meetings is {self.meetings}; it must not be negative")
+
+    def _room(self, food: Cell) -> int:
+        """How many agents can stand next to the food."""
+        row, col = food
+        sides = {(row - 1, col), (row + 1, col), (row, col - 1), (row, col + 1)} - set(self.foods)
+        return sum(0 <= r < self.shape[0] and 0 <= c < self.shape[1] for r, c in sides)
 
     def build(self) -> World:
         rows, cols = self.shape

@@ -8,6 +8,7 @@ import numpy as np
 
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.binding import bind
 from macop_aht.scenarios.spec import hint
 from macop_aht.teammates.protocol import Policy, fresh_memory
 
@@ -41,6 +42,7 @@ class Population:
         self._flat_memory = self._memory.reshape(size * self.places, -1)  # the same, by row
         self._flat_draws = self._draws.reshape(size * self.places, -1)
         self._key = streams.keys(range(size), streams.TEAMMATE)
+        self._draw = bind(streams.uniforms, self._key, batch.episode, batch.clock, self._draws)
         self._pairing_key = streams.keys(range(size), streams.PAIRING)
         self._pick = np.zeros((size, 1))
         self._rows: list[tuple[Policy, np.ndarray]] = []
@@ -92,14 +94,16 @@ class Population:
         """Fill the teammates' places of `action` (B,N) from what the batch shows now."""
         batch, rows = self.batch, len(self.who) * self.places
         if self._draws.shape[1]:
-            streams.uniforms(self._key, batch.episode, batch.clock, self._draws)
+            self._draw()
         obs = batch.obs[:, self.first :].reshape(rows, -1)
         mask = batch.mask[:, self.first :].reshape(rows, -1)
         memory, draws = self._flat_memory, self._flat_draws
         if len(self._rows) == 1:
             policy, _ = self._rows[0]
-            width = policy.memory_size
-            chosen, memory[:, :width] = policy.act(obs, mask, memory[:, :width], draws)
+            before = memory[:, : policy.memory_size]
+            chosen, after = policy.act(obs, mask, before, draws)
+            if after is not before:
+                before[:] = after
         else:
             chosen = np.empty(rows, dtype=np.int64)
             for policy, at in self._rows:

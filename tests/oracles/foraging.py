@@ -54,7 +54,6 @@ class Foraging(ForagingEnv):
             strength = sum(player.level for player in self.adjacent_players(*cell))
             if self.field[cell] > 0 and strength >= self.field[cell]:
                 self.field[cell] = 0
-                self._gen_valid_moves()
                 return float(self.met >= self.meetings), True
         return 0.0, False
 

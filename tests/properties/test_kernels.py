@@ -24,9 +24,9 @@ SEEDS = st.integers(min_value=0, max_value=2**63)
 HISTORIES = settings(max_examples=25, deadline=None)
 SITUATIONS = settings(max_examples=60, deadline=None)
 STEPS = 30
-COMBAT = [name for name in SCENARIOS if name.startswith("SMAC")]
-FORAGING = [name for name in SCENARIOS if name.startswith("LBF")]
-PARTICLES = [name for name in SCENARIOS if name.startswith(("PP", "CN"))]
+COMBAT = [name for name, scenario in SCENARIOS.items() if isinstance(scenario.family, Combat)]
+FORAGING = [name for name, scenario in SCENARIOS.items() if isinstance(scenario.family, LevelBasedForaging)]
+PARTICLES = [name for name in SCENARIOS if name not in COMBAT + FORAGING]
 NOTHING, STOP, NORTH, WEST, ATTACK = 0, 1, 2, 5, 6  # of combat
 WAYS = {2: (0, 1), 3: (0, -1), 4: (1, 0), 5: (-1, 0)}  # of combat: north, south, east, west
 WALK = 8 * 3.15 / 22.4  # of combat: a step has 8 loops, a second 22.4
@@ -120,6 +120,23 @@ def test_other_seeds_and_episodes_begin_differently(name: str) -> None:
 
 @every_scenario
 @HISTORIES
+@given(seed=SEEDS, chosen=st.lists(st.booleans(), min_size=1, max_size=5), choice=SEEDS)
+def test_a_reset_touches_only_its_rows(name: str, seed: int, chosen: list[bool], choice: int) -> None:
+    world, rows = build(name), np.array(chosen)
+    batch = seeded(world, list(range(seed, seed + len(rows))))
+    batch.reset()
+    for action in headings(world, len(rows), np.random.default_rng(choice))[:5]:
+        batch.step(action)
+    before = snapshot(batch)
+    batch.reset(rows)
+    after = snapshot(batch)
+    assert_same(after, {key: value[~rows] for key, value in before.items()}, rows=~rows)
+    assert (after["clock"] == np.where(rows, 0, 5)).all()
+    assert (after["episode"] == rows).all()
+
+
+@every_scenario
+@HISTORIES
 @given(seed=SEEDS, order=st.permutations(range(5)), choice=SEEDS)
 def test_permuting_environments_permutes_results(name: str, seed: int, order: list[int], choice: int) -> None:
     world, rng = build(name), np.random.default_rng(choice)
@@ -180,8 +197,14 @@ def combat_state(family: Combat, rng: np.random.Generator) -> State:
 
 def situation(name: str, choice: int) -> tuple[World, State]:
     """A world and a state of it, from a number."""
-    make = foraging_state if name in FORAGING else particle_state if name in PARTICLES else combat_state
-    return build(name), make(SCENARIOS[name].family, np.random.default_rng(choice))
+    make = {
+        LevelBasedForaging: foraging_state,
+        PredatorPrey: particle_state,
+        CooperativeNavigation: particle_state,
+        Combat: combat_state,
+    }
+    family = SCENARIOS[name].family
+    return build(name), make[type(family)](family, np.random.default_rng(choice))
 
 
 def put(batch: Batch, state: State) -> None:
@@ -300,8 +323,9 @@ def test_what_combat_allows_is_done(name: str, choice: int) -> None:
             if kind in ("walks", "walks freely"):
                 assert elsewhere[rows].all()
             if kind == "hits another":
-                harm = [after[key][rows] != after[key][stopped[rows]] for key in ("state.health", "state.shield")]
-                assert np.any(harm)
+                assert_hit(
+                    state, after, world.n_agents + action - ATTACK, rows & others_only_walk(state, joint, mask, i)
+                )
 
 
 def effect(name: str, state: State, i: int, action: int) -> str:
@@ -313,6 +337,23 @@ def effect(name: str, state: State, i: int, action: int) -> str:
     if action >= ATTACK and overrides_the_nearest(name, state, i, action - ATTACK):
         return "hits another"
     return ""
+
+
+def others_only_walk(state: State, joint: np.ndarray, mask: np.ndarray, i: int) -> np.ndarray:
+    """The joint actions in which ally i alone can shoot: (J,)."""
+    quiet = np.ones(len(joint), dtype=bool)
+    for j in range(joint.shape[1]):
+        walks = (joint[:, j] >= NORTH) & (joint[:, j] <= WEST) & (mask[j][joint[:, j]] == 1)
+        quiet &= walks | (state["health"][j] <= 0) | (j == i)
+    return quiet
+
+
+def assert_hit(state: State, after: Arrays, target: int, rows: np.ndarray) -> None:
+    """Of all enemies, the target alone was hurt; what shields regenerate in a step is less than a hit."""
+    hurt = after["state.health"][rows] + after["state.shield"][rows] < state["health"] + state["shield"]
+    n_allies = len(state["health"]) - len(state["awake"])
+    assert rows.any()
+    assert (hurt[:, n_allies:] == (np.arange(n_allies, len(state["health"])) == target)).all()
 
 
 def distances(state: State, i: int) -> np.ndarray:
