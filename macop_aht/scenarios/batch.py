@@ -54,7 +54,7 @@ class Batch:
         self.score = np.zeros(size)  # return of this episode
         self.episode = np.full(size, -1, dtype=np.int64)
         self._action = np.zeros((size, world.n_agents), dtype=np.int64)
-        self._rows = np.ones(size, dtype=np.bool_)
+        self._rows, self._all = np.ones((2, size), dtype=np.bool_)
         self._key = streams.keys(range(size), streams.WORLD)
         self._reset_draws = np.zeros((size, world.reset_draws))
         self._step_draws = np.zeros((size, world.step_draws))
@@ -64,15 +64,15 @@ class Batch:
         kernels, params, state = self.world.kernels, self.world.params, self.state
         moment = (self._key, self.episode, self.clock)
         self._begin = bind(_begin, self._rows, self.clock, self.episode, self.score)
-        self._draw_reset = bind(streams.uniforms, *moment, self._reset_draws)
+        self._draw_reset = bind(streams.uniforms_for, self._rows, *moment, self._reset_draws)
         self._reset = bind(kernels.reset, params, state, self._rows, self._reset_draws)
-        self._observe = bind(kernels.observe, params, state, self.obs)
-        self._mask = bind(kernels.mask, params, state, self.mask)
+        self._observe = bind(kernels.observe, params, state, self._rows, self.obs)
+        self._mask = bind(kernels.mask, params, state, self._rows, self.mask)
         self._tick = bind(_tick, self.clock)
         self._draw_step = bind(streams.uniforms, *moment, self._step_draws)
         outcome = (self.reward, self.terminated)
         self._advance = bind(
-            kernels.advance, params, state, self._action, self._step_draws, *outcome, self.obs, self.mask
+            kernels.advance, params, state, self._action, self._step_draws, *outcome, self._all, self.obs, self.mask
         )
         self._settle = bind(_settle, self.clock, self.world.limit, *outcome, self.truncated, self.score)
 
@@ -88,7 +88,8 @@ class Batch:
         self._begin()
         self._draw_reset()
         self._reset()
-        self.look()
+        self._observe()
+        self._mask()
 
     def step(self, action: np.ndarray) -> None:
         """All agents act at once: `action` (B,N), each in 0..A-1 (whoever calls has checked that)."""
@@ -100,7 +101,8 @@ class Batch:
         self._settle()
 
     def look(self) -> None:
-        """Write what the agents see and may do now."""
+        """Write what the agents see and may do now, after a state was set from outside."""
+        self._rows[:] = True
         self._observe()
         self._mask()
 

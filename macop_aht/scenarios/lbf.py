@@ -22,6 +22,8 @@ class Params(NamedTuple):
     """What the kernels read."""
 
     cells: np.ndarray  # (rows+2, cols+2) the map with a wall around it
+    open_moves: np.ndarray  # (rows, cols, 5) which moves are possible while all foods are there
+    beside: np.ndarray  # (rows, cols) 1 where a food is next to the cell
     foods: np.ndarray  # (F,2)
     spawn: np.ndarray  # (S,2)
     max_level: int
@@ -69,20 +71,30 @@ def _side_by_side(row, col, other_row, other_col):
 
 
 @njit(cache=True)
+def _open_now(cells, food, b, row, col, a):
+    """Whether a move is possible, whatever the other agents do, in a world where foods are gone."""
+    content = cells[row + MOVES[a, 0] + 1, col + MOVES[a, 1] + 1]
+    return content == FREE or (content >= 0 and food[b, content] == 0)
+
+
+@njit(cache=True)
 def step(params, state, action, draws, reward, terminated):
     """Move all agents, count the meeting, load: `action` (B,N) -> `reward`, `terminated` (B,)."""
     pos, level, food, met = state.pos, state.level, state.food, state.met
-    cells, foods, meetings = params.cells, params.foods, params.meetings
+    cells, foods, meetings, open_moves, beside = (
+        params.cells, params.foods, params.meetings, params.open_moves, params.beside,
+    )  # fmt: skip
     n_agents, n_foods = pos.shape[1], food.shape[1]
     target = np.empty((n_agents, 2), dtype=np.int64)
     for b in range(action.shape[0]):
+        weakest = food[b, 0]
+        for f in range(1, n_foods):
+            weakest = min(weakest, food[b, f])
         for i in range(n_agents):
-            row, col = pos[b, i, 0] + MOVES[action[b, i], 0], pos[b, i, 1] + MOVES[action[b, i], 1]
-            content = cells[row + 1, col + 1]
-            if content == FREE or (content >= 0 and food[b, content] == 0):
-                target[i, 0], target[i, 1] = row, col
-            else:
-                target[i, 0], target[i, 1] = pos[b, i, 0], pos[b, i, 1]
+            row, col, a = pos[b, i, 0], pos[b, i, 1], action[b, i]
+            # No food is gone before the end of an episode, so that moves can be looked up.
+            moves = open_moves[row, col, a] if weakest > 0 else _open_now(cells, food, b, row, col, a)
+            target[i, 0], target[i, 1] = row + moves * MOVES[a, 0], col + moves * MOVES[a, 1]
         for i in range(n_agents):
             alone = True
             for j in range(n_agents):
@@ -91,14 +103,17 @@ def step(params, state, action, draws, reward, terminated):
             if alone:
                 pos[b, i, 0], pos[b, i, 1] = target[i, 0], target[i, 1]
 
-        together = False
+        together, strength = False, 0
         for i in range(n_agents):
+            strength += level[b, i] * beside[pos[b, i, 0], pos[b, i, 1]]
             for j in range(i):
                 together |= _side_by_side(pos[b, i, 0], pos[b, i, 1], pos[b, j, 0], pos[b, j, 1])
         met[b] += together
 
         reward[b] = 0.0
         terminated[b] = False
+        if strength < weakest:
+            continue  # all who stand next to any food could not collect one
         for f in range(n_foods):
             strength = 0
             for i in range(n_agents):
@@ -111,11 +126,13 @@ def step(params, state, action, draws, reward, terminated):
 
 
 @njit(cache=True)
-def observe(params, state, obs):
+def observe(params, state, rows, obs):
     """Foods, the agent itself, the others: `obs` (B,N,D)."""
     pos, food, foods = state.pos, state.food, params.foods
     n_agents, n_foods = pos.shape[1], food.shape[1]
     for b in range(obs.shape[0]):
+        if not rows[b]:
+            continue
         for i in range(n_agents):
             for f in range(n_foods):
                 gone = food[b, f] == 0
@@ -132,24 +149,27 @@ def observe(params, state, obs):
 
 
 @njit(cache=True)
-def mask(params, state, out):
+def mask(params, state, rows, out):
     """Staying is always possible, a move where its cell is free, or its food is gone: `out` (B,N,5)."""
-    pos, food, cells = state.pos, state.food, params.cells
+    pos, food, cells, open_moves = state.pos, state.food, params.cells, params.open_moves
     for b in range(out.shape[0]):
+        if not rows[b]:
+            continue
+        usual = True
+        for f in range(food.shape[1]):
+            usual &= food[b, f] != 0
         for i in range(out.shape[1]):
-            row, col = pos[b, i, 0] + 1, pos[b, i, 1] + 1
-            out[b, i, 0] = 1
-            for a in range(1, 5):
-                content = cells[row + MOVES[a, 0], col + MOVES[a, 1]]
-                out[b, i, a] = content == FREE or (content >= 0 and food[b, content] == 0)
+            row, col = pos[b, i, 0], pos[b, i, 1]
+            for a in range(5):
+                out[b, i, a] = open_moves[row, col, a] if usual else _open_now(cells, food, b, row, col, a)
 
 
 @njit(cache=True)
-def advance(params, state, action, draws, reward, terminated, obs, out):
+def advance(params, state, action, draws, reward, terminated, rows, obs, out):
     """Step, look and mask in one call."""
     step(params, state, action, draws, reward, terminated)
-    observe(params, state, obs)
-    mask(params, state, out)
+    observe(params, state, rows, obs)
+    mask(params, state, rows, out)
 
 
 @dataclass(frozen=True)
@@ -215,6 +235,13 @@ class LevelBasedForaging:
         cells[1:-1, 1:-1] = FREE
         for f, (row, col) in enumerate(self.foods):
             cells[row + 1, col + 1] = f
+        open_moves = np.zeros((rows, cols, 5), dtype=np.int8)
+        beside = np.zeros((rows, cols), dtype=np.int8)
+        for row, col in np.ndindex(rows, cols):
+            around = cells[row + 1 + MOVES[:, 0], col + 1 + MOVES[:, 1]]  # what the five moves lead to
+            open_moves[row, col] = around == FREE
+            beside[row, col] = (around[1:] >= 0).any()
+        open_moves[:, :, 0] = 1
         things = [f"food{f}" for f in range(len(self.foods))] + ["self"]
         things += [f"other{i}" for i in range(self.n_agents - 1)]
         high = np.array(self.shape * len(things), dtype=np.float32) - 1
@@ -222,7 +249,9 @@ class LevelBasedForaging:
         low[: 2 * len(self.foods)] = -1
         return World(
             kernels=Kernels(reset, step, observe, mask, advance),
-            params=Params(cells, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings),
+            params=Params(
+                cells, open_moves, beside, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings
+            ),
             allocate=self._allocate,
             n_agents=self.n_agents,
             controllable=self.controllable,

@@ -173,10 +173,12 @@ def step_landmarks(params, state, action, draws, reward, terminated):
 
 
 @njit(cache=True)
-def observe_prey(params, state, obs):
+def observe_prey(params, state, rows, obs):
     """Own position and velocity, other predators and prey relative to it, the prey's velocities: `obs` (B,N,D)."""
     n_predators, n_bodies = obs.shape[1], state.pos.shape[1]
     for b in range(obs.shape[0]):
+        if not rows[b]:
+            continue
         for i in range(n_predators):
             at = 4
             for x in range(2):
@@ -194,10 +196,12 @@ def observe_prey(params, state, obs):
 
 
 @njit(cache=True)
-def observe_landmarks(params, state, obs):
+def observe_landmarks(params, state, rows, obs):
     """Own position and velocity, landmarks and then the other agents relative to it: `obs` (B,N,D)."""
     n_agents = obs.shape[1]
     for b in range(obs.shape[0]):
+        if not rows[b]:
+            continue
         for i in range(n_agents):
             at = 4
             for x in range(2):
@@ -215,25 +219,25 @@ def observe_landmarks(params, state, obs):
 
 
 @njit(cache=True)
-def mask(params, state, out):
+def mask(params, state, rows, out):
     """Everything is always available: `out` (B,N,5)."""
     out[:] = 1
 
 
 @njit(cache=True)
-def advance_prey(params, state, action, draws, reward, terminated, obs, out):
+def advance_prey(params, state, action, draws, reward, terminated, rows, obs, out):
     """Step, look and mask in one call."""
     step_prey(params, state, action, draws, reward, terminated)
-    observe_prey(params, state, obs)
-    mask(params, state, out)
+    observe_prey(params, state, rows, obs)
+    mask(params, state, rows, out)
 
 
 @njit(cache=True)
-def advance_landmarks(params, state, action, draws, reward, terminated, obs, out):
+def advance_landmarks(params, state, action, draws, reward, terminated, rows, obs, out):
     """Step, look and mask in one call."""
     step_landmarks(params, state, action, draws, reward, terminated)
-    observe_landmarks(params, state, obs)
-    mask(params, state, out)
+    observe_landmarks(params, state, rows, obs)
+    mask(params, state, rows, out)
 
 
 def _points(name: str, points: tuple[Point, ...], least: int) -> tuple[Point, ...]:

@@ -43,9 +43,9 @@ class Kernels(NamedTuple):
 
     reset: Callable[..., None]  # (params, state, rows, draws): rows (B,) bool, draws (B,K)
     step: Callable[..., None]  # (params, state, action, draws, reward, terminated): (B,N) (B,K) -> (B,) (B,)
-    observe: Callable[..., None]  # (params, state, obs): (B,N,D) float32
-    mask: Callable[..., None]  # (params, state, mask): (B,N,A) int8
-    advance: Callable[..., None]  # step, observe and mask in one call, since a call costs more than a small step
+    observe: Callable[..., None]  # (params, state, rows, obs): (B,) bool -> (B,N,D) float32
+    mask: Callable[..., None]  # (params, state, rows, mask): (B,) bool -> (B,N,A) int8
+    advance: Callable[..., None]  # the last three in one call, since a call costs more than a small step
     global_state: Callable[..., None] | None = None  # (params, state, out): (B,S); none: all observations in a row
 
 

@@ -35,14 +35,35 @@ def _keys(seeds, purpose, out):
         out[b] = _mix(_mix(seeds[b] + _GOLDEN) + np.uint64(purpose) * _GOLDEN)
 
 
+@njit(inline="always")
+def _start(key, episode, clock):
+    """Where the draws of one step of one episode begin."""
+    moment = (np.uint64(episode) << np.uint64(32)) | np.uint64(clock)
+    return _mix(key ^ _mix(moment + _GOLDEN))
+
+
+@njit(inline="always")
+def _uniform(start, k):
+    return (_mix(start + np.uint64(k + 1) * _GOLDEN) >> np.uint64(11)) * 2.0**-53
+
+
 @njit(cache=True)
 def uniforms(key, episode, clock, out):
-    """Fill `out` (B,K) with draws from [0,1) for the given step of the given episode: `key`, `episode`, `clock` (B,)."""
+    """Fill `out` (B,K) with draws from [0,1) for this step of this episode: `key`, `episode`, `clock` (B,)."""
     for b in range(out.shape[0]):
-        moment = (np.uint64(episode[b]) << np.uint64(32)) | np.uint64(clock[b])
-        start = _mix(key[b] ^ _mix(moment + _GOLDEN))
+        start = _start(key[b], episode[b], clock[b])
         for k in range(out.shape[1]):
-            out[b, k] = (_mix(start + np.uint64(k + 1) * _GOLDEN) >> np.uint64(11)) * 2.0**-53
+            out[b, k] = _uniform(start, k)
+
+
+@njit(cache=True)
+def uniforms_for(rows, key, episode, clock, out):
+    """The same for the environments in `rows`, (B,) bool; the others' draws stay as they are."""
+    for b in range(out.shape[0]):
+        if rows[b]:
+            start = _start(key[b], episode[b], clock[b])
+            for k in range(out.shape[1]):
+                out[b, k] = _uniform(start, k)
 
 
 def keys(seeds: Sequence[int] | np.ndarray, purpose: int) -> np.ndarray:
