@@ -1,0 +1,38 @@
+"""The command line, as a user runs it."""
+
+import pytest
+from PIL import Image
+
+from macop_aht.cli import main
+from macop_aht.envs.registration import BUILTIN
+from macop_aht.scenarios import build
+
+
+def test_lists(capsys):
+    assert main(["scenarios"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]][:8] == [f"Macop{name}-v0" for name in BUILTIN]
+    for name in BUILTIN:
+        assert main(["teammates", name]) == 0
+        shown = capsys.readouterr().out
+        for script in build(name).scripts:
+            assert f"scripted:{script} " in shown
+
+
+def test_demo(capsys, tmp_path):
+    gif = tmp_path / "demo.gif"
+    assert main(["demo", "--gif", str(gif), "--episodes", "64"]) == 0
+    table = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:9]}
+    assert list(table) == list(BUILTIN)
+    for name in ("LBF1", "LBF4", "PP1", "PP2", "CN2", "CN3"):
+        matched, stranger = map(float, table[name][-2:])
+        assert matched > 0.9 > 0.4 > stranger
+    with Image.open(gif) as film:
+        assert film.n_frames > 5
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    assert "scenarios" in capsys.readouterr().out

@@ -1,0 +1,88 @@
+"""Pictures: everything is on them, in the right place."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import macop_aht
+from macop_aht.envs.registration import BUILTIN, env_id
+from macop_aht.envs.single import MacopEnv
+from macop_aht.scenarios.drawing import COLOURS, HEADER, WIDTH
+
+
+def share(picture, role):
+    """How much of the picture has a role's colour."""
+    colour = [int(COLOURS[role][i : i + 2], 16) for i in (1, 3, 5)]
+    return (np.abs(picture.astype(int) - colour).max(axis=-1) < 12).mean()
+
+
+ROLES = {
+    "LBF": ("ego", "mate", "food"),
+    "PP": ("ego", "mate", "prey"),
+    "CN": ("ego", "mate", "landmark"),
+    "SMAC": ("ego", "mate", "enemy", "health"),
+}
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_pictures_show_everybody(name):
+    env = gym.make(env_id(name), render_mode="rgb_array")
+    env.reset(seed=0)
+    picture = env.render()
+    assert picture.shape == (WIDTH + HEADER, WIDTH, 3)
+    assert picture.dtype == np.uint8
+    for role in ROLES[name.rstrip("1234")]:
+        assert share(picture, role) > 1e-4, role
+    moved = picture
+    for _ in range(3):
+        env.step(env.action_space.sample())
+        assert not np.array_equal(moved, moved := env.render())
+
+
+def test_places_on_the_grid():
+    env = gym.make("MacopLBF4-v0", render_mode="rgb_array", teammate="scripted:corner-se")
+    obs, _ = env.reset(seed=0)
+    picture = env.render()[HEADER:]
+    cell = WIDTH // 6
+    tiles = {(r, c): picture[r * cell : (r + 1) * cell, c * cell : (c + 1) * cell] for r in range(6) for c in range(6)}
+    assert {at for at, tile in tiles.items() if share(tile, "food") > 0.1} == {(0, 0), (0, 5), (5, 0), (5, 5)}
+    assert [at for at, tile in tiles.items() if share(tile, "ego") > 0.1] == [tuple(obs[8:10])]
+    assert [at for at, tile in tiles.items() if share(tile, "mate") > 0.1] == [tuple(obs[10:12])]
+
+
+def test_health_bars_shrink():
+    env = gym.make("MacopSMAC1-v0", render_mode="rgb_array")
+    env.reset(seed=0)
+    full = share(env.render(), "health")
+    env.unwrapped._game.batch.state.health[:] /= 3
+    assert share(env.render(), "health") == pytest.approx(full / 3, rel=0.25)
+
+
+def test_text():
+    env = gym.make("MacopLBF1-v0", render_mode="ansi", teammate="scripted:path-south")
+    obs, _ = env.reset(seed=0)
+    caption, _, *lines, _ = env.render().split("\n")
+    assert caption == "step 0/25   return 0.00"
+    grid = [line.strip("|").split(" ") for line in lines]
+    assert (len(grid), len(grid[0])) == (5, 5)
+    assert grid[4][4] == "F"
+    assert grid[int(obs[2])][int(obs[3])] == "0"
+    assert grid[int(obs[4])][int(obs[5])] == "1"
+    for name, glyphs in {"PP1": "1o", "CN3": "012x", "SMAC1": "01m", "SMAC2": "01Z"}.items():
+        text = macop_aht.parallel_env(name, render_mode="ansi")
+        text.reset(seed=0)
+        assert set(text.render().split("\n", 1)[1]) == set(glyphs) | set("|- \n")
+
+
+def test_window_and_vector(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setitem(MacopEnv.metadata, "render_fps", 0)
+    env = gym.make("MacopPP2-v0", render_mode="human")
+    env.reset(seed=0)
+    env.step(1)
+    assert env.unwrapped._screen._window is not None
+    env.close()
+    assert env.unwrapped._screen._window is None
+    envs = gym.make_vec("MacopCN2-v0", num_envs=3, render_mode="rgb_array")
+    envs.reset(seed=0)
+    assert [picture.shape for picture in envs.render()] == [(WIDTH + HEADER, WIDTH, 3)] * 3
