@@ -26,7 +26,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/python benchmarks/env_throughput.py
+	$(BIN)/python benchmarks/env_throughput.py --out benchmarks/results/env_throughput.md --readme README.md
 
 setup: $(READY)
 

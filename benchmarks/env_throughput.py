@@ -1,6 +1,6 @@
 """How fast the environments are, beside the libraries they follow, everything in one run on one core.
 
-    python benchmarks/env_throughput.py [--rounds 7] [--out benchmarks/results/env_throughput.md]
+    python benchmarks/env_throughput.py [--rounds 7] [--out benchmarks/results/env_throughput.md] [--readme README.md]
 
 Rates are medians over rounds; in each round all contestants of a group run one after the other, so that ratios hold on a
 busy machine. Actions are drawn beforehand for everybody. An environment step is one step of the whole team, in combat
@@ -163,6 +163,7 @@ class Report:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.summary: list[str] = ["| what | figure |", "|---|---|"]  # for the README
         self.met = True
 
     def say(self, line: str = "") -> None:
@@ -198,6 +199,7 @@ def against_references(report: Report, rounds: int) -> None:
         theirs_rate = statistics.median(rates["theirs"])
         what = f"{scenario}; {reference} ({_rate(theirs_rate)})"
         report.row(what, statistics.median(rates["ours"]), ratio, bar, "x")
+        report.summary.append(f"| {scenario} through `gym.make`, against {reference} | {ratio:.0f} times as fast |")
 
 
 def in_batches(report: Report, rounds: int) -> None:
@@ -212,6 +214,8 @@ def in_batches(report: Report, rounds: int) -> None:
         report.say(f"\n## {title}\n")
         report.table("scenario", "best round, steps/s", "median", "bar", "met")
         rates = measure({scenario: make(scenario) for scenario in families}, rounds)
+        medians = [_rate(statistics.median(rates[scenario])) for scenario in ("LBF4", "PP1", "CN3", "SMAC1")]
+        report.summary.append(f"| {title.split(', random')[0]}: LBF4, PP1, CN3, SMAC1 | {', '.join(medians)} steps/s |")
         for scenario, bars in families.items():
             median = statistics.median(rates[scenario])
             report.row(scenario, max(rates[scenario]), median, bars[column], "steps")
@@ -235,6 +239,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, help="also write the tables to this file")
+    parser.add_argument("--readme", type=Path, help="also put a summary into this file, between its marks")
     arguments = parser.parse_args()
     report = Report()
     report.say("# Environment throughput")
@@ -246,6 +251,11 @@ def main() -> int:
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text("\n".join(report.lines) + "\n")
+    if arguments.readme:
+        before, _, rest = arguments.readme.read_text().partition("<!-- env_throughput -->\n")
+        after = rest.partition("<!-- end -->")[2]
+        summary = "\n".join(report.summary)
+        arguments.readme.write_text(f"{before}<!-- env_throughput -->\n{summary}\n<!-- end -->{after}")
     return 0 if report.met else 1
 
 
