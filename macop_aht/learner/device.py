@@ -1,0 +1,20 @@
+"""The one place that decides where tensors live and how many threads work."""
+
+from __future__ import annotations
+
+import torch
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:1`."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {name!r}; allowed are auto, cpu, cuda and cuda:NUMBER")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device {name!r} is not there: {torch.cuda.device_count()} CUDA devices are; use auto or cpu")
+    return device

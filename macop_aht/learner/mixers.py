@@ -1,0 +1,59 @@
+"""From the agents' Q values to the team's: a sum (VDN), or a monotone network conditioned on the global state (QMIX)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from macop_aht.learner.networks import Linear
+
+MixerName = Literal["vdn", "qmix"]
+HYPER, EMBED = 64, 32
+
+
+class Vdn(nn.Module):
+    """The sum over agents."""
+
+    needs_state = False
+
+    def forward(self, q: Tensor, state: Tensor) -> Tensor:
+        """(P,M,N) (P,M,S) -> (P,M)."""
+        return q.sum(dim=-1)
+
+
+class Qmix(nn.Module):
+    """P mixing networks whose weights come from hypernetworks on the state; never negative, so that every agent's best is best."""
+
+    needs_state = True
+
+    def __init__(self, population: int, agents: int, state: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.agents = agents
+        self.weight1_hidden = Linear(population, state, HYPER, generator)
+        self.weight1 = Linear(population, HYPER, agents * EMBED, generator)
+        self.bias1 = Linear(population, state, EMBED, generator)
+        self.weight2_hidden = Linear(population, state, HYPER, generator)
+        self.weight2 = Linear(population, HYPER, EMBED, generator)
+        self.bias2_hidden = Linear(population, state, EMBED, generator)
+        self.bias2 = Linear(population, EMBED, 1, generator)
+
+    def forward(self, q: Tensor, state: Tensor) -> Tensor:
+        """(P,M,N) (P,M,S) -> (P,M)."""
+        weight1 = self.weight1(torch.relu(self.weight1_hidden(state))).abs().unflatten(-1, (self.agents, EMBED))
+        hidden = nn.functional.elu(torch.einsum("pmn,pmne->pme", q, weight1) + self.bias1(state))
+        weight2 = self.weight2(torch.relu(self.weight2_hidden(state))).abs()
+        bias2 = self.bias2(torch.relu(self.bias2_hidden(state)))
+        return (hidden * weight2).sum(dim=-1) + bias2.squeeze(-1)
+
+
+def make_mixer(
+    name: MixerName, population: int, agents: int, state: int, generator: torch.Generator | None = None
+) -> Vdn | Qmix:
+    """The mixer of that name for P teams."""
+    if name == "vdn":
+        return Vdn()
+    if name == "qmix":
+        return Qmix(population, agents, state, generator)
+    raise ValueError(f"unknown mixer {name!r}; allowed are 'vdn' and 'qmix'")

@@ -1,0 +1,178 @@
+"""The paper's agent network, as a stack: P networks of the same shape with parameters (P, …), evaluated and trained in one go.
+
+backbone  2-layer MLP, GRU; input: observation, last action one-hot, agent's index one-hot
+head      2-layer MLP that gives the Q value of every action
+
+A stack's networks share nothing but the computation: what member p gives depends on member p's parameters only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from macop_aht.learner.recurrence import cell, packed_gru
+from macop_aht.scenarios.spec import World
+
+HIDDEN = 64
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes that a network is made for."""
+
+    obs: int
+    actions: int
+    agents: int
+    hidden: int = HIDDEN
+
+    @staticmethod
+    def of(world: World) -> Shape:
+        return Shape(len(world.observations), len(world.actions), world.n_agents)
+
+    @property
+    def input(self) -> int:
+        return self.obs + self.actions + self.agents
+
+
+def encode(shape: Shape, obs: Tensor, last_action: Tensor, agent: Tensor) -> Tensor:
+    """The networks' input: (…,D) (…) (…) -> (…,D+A+N). A last action of -1 is no action yet."""
+    inputs = obs.new_zeros(*obs.shape[:-1], shape.input)
+    inputs[..., : shape.obs] = obs
+    acted = (last_action >= 0).to(obs.dtype).unsqueeze(-1)
+    inputs[..., shape.obs : shape.obs + shape.actions].scatter_(-1, last_action.clamp(min=0).unsqueeze(-1), acted)
+    inputs[..., shape.obs + shape.actions :].scatter_(-1, agent.unsqueeze(-1), 1.0)
+    return inputs
+
+
+class Linear(nn.Module):
+    """P linear layers, initialised as torch does it: (P,R,in) -> (P,R,out)."""
+
+    def __init__(self, population: int, fan_in: int, fan_out: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        bound = fan_in**-0.5
+        self.weight = nn.Parameter(torch.empty(population, fan_in, fan_out).uniform_(-bound, bound, generator=generator))
+        self.bias = nn.Parameter(torch.empty(population, fan_out).uniform_(-bound, bound, generator=generator))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight)
+
+
+class Backbone(nn.Module):
+    """P encoders with their memories."""
+
+    def __init__(self, shape: Shape, population: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        hidden = shape.hidden
+        self.encoder1 = Linear(population, shape.input, hidden, generator)
+        self.encoder2 = Linear(population, hidden, hidden, generator)
+        self.gru_input = Linear(population, hidden, 3 * hidden, generator)
+        self.gru_hidden = Linear(population, hidden, 3 * hidden, generator)
+
+    def _gates(self, inputs: Tensor) -> Tensor:
+        """The encoder and the input's half of the GRU's gates: (P,R,in) -> (P,R,3H)."""
+        return self.gru_input(torch.relu(self.encoder2(torch.relu(self.encoder1(inputs)))))
+
+    def step(self, inputs: Tensor, memory: Tensor) -> Tensor:
+        """One step: (P,R,in) (P,R,H) -> memory (P,R,H)."""
+        return cell(self._gates(inputs), self.gru_hidden(memory), memory)
+
+    def forward(self, inputs: Tensor, counts: Sequence[int]) -> Tensor:
+        """Whole sequences in packed form, from zero memory: (P,M,in) -> (P,M,H)."""
+        return packed_gru(self._gates(inputs), self.gru_hidden.weight, self.gru_hidden.bias, counts)
+
+
+class Heads(nn.Module):
+    """P heads: (P,R,H) -> q (P,R,A)."""
+
+    def __init__(self, shape: Shape, population: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.head1 = Linear(population, shape.hidden, shape.hidden, generator)
+        self.head2 = Linear(population, shape.hidden, shape.actions, generator)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.head2(torch.relu(self.head1(hidden)))
+
+
+class Stack(nn.Module):
+    """P agent networks: each has a backbone and a head of its own."""
+
+    def __init__(self, shape: Shape, population: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.shape, self.population = shape, population
+        self.backbone = Backbone(shape, population, generator)
+        self.heads = Heads(shape, population, generator)
+
+    def step(self, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of R rows per network: (P,R,in) (P,R,H) -> q (P,R,A), memory (P,R,H)."""
+        memory = self.backbone.step(inputs, memory)
+        return self.heads(memory), memory
+
+    def forward(self, inputs: Tensor, counts: Sequence[int]) -> Tensor:
+        """Whole sequences in packed form, from zero memory: (P,M,in) -> q (P,M,A)."""
+        return self.heads(self.backbone(inputs, counts))
+
+
+class Ego(nn.Module):
+    """One backbone and K heads, all of them in one pass."""
+
+    def __init__(self, shape: Shape, heads: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.shape, self.population = shape, 1
+        self.backbone = Backbone(shape, 1, generator)
+        self.heads = Heads(shape, heads, generator)
+
+    @property
+    def n_heads(self) -> int:
+        return self.heads.head1.weight.shape[0]
+
+    def _all_heads(self, memory: Tensor) -> Tensor:
+        return self.heads(memory.expand(self.n_heads, -1, -1))
+
+    def step(self, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One step: (1,R,in) (1,R,H) -> q of all heads (K,R,A), memory (1,R,H)."""
+        memory = self.backbone.step(inputs, memory)
+        return self._all_heads(memory), memory
+
+    def forward(self, inputs: Tensor, counts: Sequence[int]) -> Tensor:
+        """Whole sequences in packed form: (1,M,in) -> q of all heads (K,M,A)."""
+        return self._all_heads(self.backbone(inputs, counts))
+
+    def add_head(self, generator: torch.Generator | None = None) -> None:
+        """A fresh head behind the others; they keep their weights."""
+        fresh = Heads(self.shape, 1, generator).to(self.heads.head1.weight.device)
+        for old, new in zip(self.heads.parameters(), fresh.parameters(), strict=True):
+            old.data = torch.cat([old.data, new.data])
+            old.grad = None
+
+    def drop_head(self, k: int) -> None:
+        """Remove head k; the ones behind it move up."""
+        if not 0 <= k < self.n_heads or self.n_heads == 1:
+            raise ValueError(f"cannot drop head {k} of {self.n_heads}; allowed are 0..{self.n_heads - 1}, and one must stay")
+        for parameter in self.heads.parameters():
+            parameter.data = torch.cat([parameter.data[:k], parameter.data[k + 1 :]])
+            parameter.grad = None
+
+
+def member(module: nn.Module, p: int) -> dict[str, Tensor]:
+    """A copy of the parameters of one member of a stack (of networks, of mixers, of heads)."""
+    return {name: value[p].detach().clone() for name, value in module.named_parameters()}
+
+
+def set_member(module: nn.Module, p: int, weights: Mapping[str, Tensor]) -> None:
+    """Overwrite the parameters of one member of a stack."""
+    own = dict(module.named_parameters())
+    if set(weights) != set(own):
+        raise ValueError(f"the weights are {sorted(weights)}; this network has {sorted(own)}")
+    for name, value in weights.items():
+        if value.shape != own[name].shape[1:]:
+            raise ValueError(
+                f"{name} has the shape {tuple(value.shape)}, this network needs {tuple(own[name].shape[1:])}; was it made "
+                "for another scenario?"
+            )
+    with torch.no_grad():
+        for name, value in weights.items():
+            own[name][p] = value

@@ -1,0 +1,118 @@
+"""Whole episodes in preallocated arrays, a ring per member of the stack, sampled in packed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macop_aht.scenarios.spec import World
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Sampled episodes of every member, sorted by length, only the steps that exist: see `recurrence`.
+
+    Where members differ in their lengths, the longest counts; `real` tells the steps that are a member's own.
+    """
+
+    counts: tuple[int, ...]  # rows at each step, the longest member's
+    following: Tensor  # (M,) where the next step of the same row lies, 0 where none does
+    obs: Tensor  # (P,M,N,D)
+    mask: Tensor  # (P,M,N,A) bool
+    last_action: Tensor  # (P,M,N), -1 at first
+    action: Tensor  # (P,M,N)
+    reward: Tensor  # (P,M)
+    real: Tensor  # (P,M) 1 where a step was taken
+    continues: Tensor  # (P,M) 1 where the value of the next step counts
+    state: Tensor  # (P,M,S), S = 0 where no mixer wants it
+
+
+class Replay:
+    """The last `capacity` episodes of each of P members.
+
+    An episode is written step by step into the slot that `begin` gave, and can be sampled once `end` was called.
+    """
+
+    def __init__(self, world: World, population: int, capacity: int, with_state: bool) -> None:
+        agents, obs, actions = world.n_agents, len(world.observations), len(world.actions)
+        self.capacity, self.limit = capacity, world.limit
+        steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
+        self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
+        self.mask = np.zeros((*steps, agents, actions), dtype=np.bool_)
+        self.state = np.zeros((*steps, world.state_dim if with_state else 0), dtype=np.float32)
+        self.action = np.full((*steps, agents), -1, dtype=np.int64)
+        self.reward = np.zeros(steps, dtype=np.float32)
+        self.length = np.zeros((population, capacity), dtype=np.int64)  # 0 where there is no finished episode
+        self.truncated = np.zeros((population, capacity), dtype=np.bool_)
+        self._next = np.zeros(population, dtype=np.int64)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.length[:] = 0
+        self._next[:] = 0
+
+    def begin(self, members: np.ndarray) -> np.ndarray:
+        """A slot for a new episode of each of the members given: (R,) -> (R,). What was there is forgotten."""
+        slots = np.empty(len(members), dtype=np.int64)
+        for row, p in enumerate(members):
+            slots[row] = self._next[p]
+            self._next[p] = (self._next[p] + 1) % self.capacity
+        self.length[members, slots] = 0
+        return slots
+
+    def end(self, members: np.ndarray, slots: np.ndarray, lengths: np.ndarray, truncated: np.ndarray) -> None:
+        """The episodes in these slots are finished, after so many steps each."""
+        self.length[members, slots] = lengths
+        self.truncated[members, slots] = truncated
+
+    def __len__(self) -> int:
+        """Episodes that every member has at least."""
+        return int((self.length > 0).sum(axis=1).min())
+
+    def sample(
+        self, batch: int, rng: np.random.Generator, device: torch.device, through_limit: bool = False
+    ) -> Packed:
+        """`batch` different episodes of each member; `through_limit` keeps the value behind a time limit."""
+        population = len(self.length)
+        slots = np.stack(
+            [rng.choice(np.flatnonzero(self.length[p]), size=batch, replace=False) for p in range(population)]
+        )
+        return self.pack(slots, device, through_limit)
+
+    def pack(self, slots: np.ndarray, device: torch.device, through_limit: bool = False) -> Packed:
+        """The given episodes of each member, (P,batch), in packed form."""
+        own = np.arange(len(slots))[:, None]
+        seen = self.length[own, slots] + (self.truncated[own, slots] if through_limit else 0)  # observations of each
+        order = np.argsort(-seen, axis=1, kind="stable")
+        slots, seen = np.take_along_axis(slots, order, axis=1), np.take_along_axis(seen, order, axis=1)
+        running = seen[:, None, :] > np.arange(seen.max())[None, :, None]  # (P,T,batch)
+        counts = running.sum(axis=2).max(axis=0)
+        step = np.repeat(np.arange(len(counts)), counts)  # (M,)
+        row = np.concatenate([np.arange(count) for count in counts])
+        start = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        has_next = (step + 1 < len(counts)) & (row < np.append(counts[1:], 0)[step])
+        following = np.where(has_next, np.append(start[1:], 0)[step] + row, 0)
+
+        slot, taken = slots[:, row], self.length[own, slots[:, row]]  # (P,M)
+        at = (own, slot, step)
+        last_action = self.action[own, slot, np.maximum(step - 1, 0)]
+        last_action[:, step == 0] = -1
+
+        def tensor(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        return Packed(
+            counts=tuple(int(count) for count in counts),
+            following=tensor(following),
+            obs=tensor(self.obs[at]),
+            mask=tensor(self.mask[at]),
+            last_action=tensor(last_action),
+            action=tensor(np.maximum(self.action[at], 0)),
+            reward=tensor(self.reward[at]),
+            real=tensor((step < taken).astype(np.float32)),
+            continues=tensor((step + 1 < seen[:, row]).astype(np.float32)),
+            state=tensor(self.state[at]),
+        )

@@ -1,0 +1,159 @@
+"""Many environments in lockstep on the kernels, any network in any agent's seat, one forward per stack and step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macop_aht.learner.networks import Stack, encode
+from macop_aht.learner.replay import Replay
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.scripted import random_actions
+
+
+@dataclass(frozen=True)
+class Seating:
+    """Which member of which stack sits where: `member` (B,N) into the stack named by `stack` (B,N) in `stacks`."""
+
+    stacks: tuple[Stack, ...]
+    stack: np.ndarray
+    member: np.ndarray
+
+    @staticmethod
+    def self_play(net: Stack, envs: int) -> Seating:
+        """Every member with itself, in `envs` environments each."""
+        agents = net.shape.agents
+        member = np.repeat(np.arange(net.population), envs)[:, None].repeat(agents, axis=1)
+        return Seating((net,), np.zeros_like(member), member)
+
+    @staticmethod
+    def cross_play(first: Stack, second: Stack, pairs: np.ndarray, envs: int, controllable: int) -> Seating:
+        """Member `pairs[k,0]` of `first` in the ego's seats with `pairs[k,1]` of `second` in the others', `envs` each."""
+        agents = first.shape.agents
+        pairs = np.repeat(pairs, envs, axis=0)
+        ego = np.arange(agents) < controllable
+        stack = np.where(ego, 0, 1)[None].repeat(len(pairs), axis=0)
+        return Seating((first, second), stack, np.where(ego, pairs[:, :1], pairs[:, 1:]))
+
+
+class _Table:
+    """The rows of one stack: where they are, and what they remember."""
+
+    def __init__(self, net: Stack, rows: list[np.ndarray], device: torch.device, agents: int) -> None:
+        width = max(len(own) for own in rows)
+        # A member with fewer rows has some of them twice; both come to the same.
+        self.rows = np.stack([np.resize(own, width) if len(own) else np.zeros(width, np.int64) for own in rows])
+        self.net = net
+        self.place = torch.from_numpy(self.rows).to(device)
+        self.agent = self.place % agents
+        self.memory = torch.zeros(net.population, width, net.shape.hidden, device=device)
+
+
+class Rollout:
+    """B environments that are never idle: a new episode begins where one has ended."""
+
+    def __init__(self, world: World, seating: Seating, seed: int, device: torch.device) -> None:
+        size, agents = seating.member.shape
+        self.world, self.device = world, device
+        self.batch = Batch(world, size)
+        self.batch.seed(range(seed, seed + size))
+        self._rng = np.random.default_rng(seed)
+        self._tables = []
+        for s, net in enumerate(seating.stacks):
+            flat = np.where(seating.stack == s, seating.member, -1).ravel()
+            rows = [np.flatnonzero(flat == p) for p in range(net.population)]
+            self._tables.append(_Table(net, rows, device, agents))
+        self.action = np.zeros((size, agents), dtype=np.int64)
+        self.last_action = np.full((size, agents), -1, dtype=np.int64)
+        self._noise = np.zeros(size * agents, dtype=np.int64)
+        self.batch.reset()
+
+    def begin(self, rows: np.ndarray) -> None:
+        """A new episode in the environments in `rows`, (B,) bool: memories and last actions are wiped."""
+        self.batch.reset(rows)
+        self.last_action[rows] = -1
+        flat = np.repeat(rows, self.world.n_agents)
+        for table in self._tables:
+            keep = torch.from_numpy(~flat[table.rows]).to(self.device)
+            table.memory *= keep.unsqueeze(-1)
+
+    @torch.no_grad()
+    def act(self, epsilon: float) -> None:
+        """Fill `action`, (B,N): the best available by Q, or with probability `epsilon` a random available one."""
+        rows = self.action.size
+        obs = torch.from_numpy(self.batch.obs.reshape(rows, -1)).to(self.device)
+        mask = torch.from_numpy(self.batch.mask.reshape(rows, -1)).to(self.device)
+        last = torch.from_numpy(self.last_action.reshape(rows)).to(self.device)
+        flat = self.action.reshape(rows)
+        for table in self._tables:
+            inputs = encode(table.net.shape, obs[table.place], last[table.place], table.agent)
+            q, table.memory = table.net.step(inputs, table.memory)
+            best = q.masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
+            flat[table.rows] = best.cpu().numpy()
+        if epsilon > 0:
+            draws = self._rng.random((2, rows, 1))
+            random_actions(self.batch.mask.reshape(rows, -1), draws[0], self._noise)
+            np.copyto(flat, self._noise, where=draws[1, :, 0] < epsilon)
+
+    def step(self) -> np.ndarray:
+        """All act as `action` says. Gives the environments whose episode has ended, (B,) bool; `begin` them again."""
+        self.batch.step(self.action)
+        self.last_action[:] = self.action
+        return self.batch.terminated | self.batch.truncated
+
+
+class Collector:
+    """Self-play episodes of every member of a stack, written straight into its replay."""
+
+    def __init__(self, world: World, net: Stack, replay: Replay, envs: int, seed: int, device: torch.device) -> None:
+        self.rollout = Rollout(world, Seating.self_play(net, envs), seed, device)
+        self.replay = replay
+        self._member = np.repeat(np.arange(net.population), envs)
+        self._slot = replay.begin(self._member)
+        self.steps = 0  # of all members together
+
+    def step(self, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+        """One step everywhere. Gives the members whose episodes have ended, and their returns: (R,) (R,)."""
+        rollout, replay = self.rollout, self.replay
+        batch = rollout.batch
+        at = (self._member, self._slot, batch.clock.copy())
+        self._look(at)
+        rollout.act(epsilon)
+        replay.action[at] = rollout.action
+        over = rollout.step()
+        replay.reward[at] = batch.reward
+        self.steps += len(over)
+        if not over.any():
+            return self._member[:0], batch.score[:0]
+        member, slot, length = self._member[over], self._slot[over], batch.clock[over]
+        self._look((self._member, self._slot, batch.clock))  # the last observation of the episodes that have ended
+        replay.end(member, slot, length, batch.truncated[over])
+        returns = batch.score[over]
+        rollout.begin(over)
+        self._slot[over] = replay.begin(member)
+        return member, returns
+
+    def _look(self, at: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        batch, replay = self.rollout.batch, self.replay
+        replay.obs[at] = batch.obs
+        replay.mask[at] = batch.mask
+        if replay.state.shape[-1]:
+            replay.state[at] = batch.global_state()
+
+
+def greedy_returns(world: World, seating: Seating, episodes: int, seed: int, device: torch.device) -> np.ndarray:
+    """The undiscounted return of `episodes` greedy episodes in every environment's seating, one after the other: (B,episodes)."""
+    rollout = Rollout(world, seating, seed, device)
+    returns: list[list[float]] = [[] for _ in range(rollout.batch.size)]
+    while any(len(own) < episodes for own in returns):
+        rollout.act(0.0)
+        over = rollout.step()
+        for b in np.flatnonzero(over):
+            returns[b].append(float(rollout.batch.score[b]))
+        if over.any():
+            rollout.begin(over)
+    return np.array([own[:episodes] for own in returns])

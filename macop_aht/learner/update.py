@@ -1,0 +1,105 @@
+"""One gradient step of a stack of teams: double Q-learning with a mixer, and whatever terms a method adds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from macop_aht.learner.mixers import Qmix, Vdn
+from macop_aht.learner.networks import Stack, encode
+from macop_aht.learner.replay import Packed
+
+Forward = Callable[[Packed], Tensor]  # q of all steps: (P,M,N,A)
+Term = Callable[["Learner", Packed, Tensor], Tensor]  # (learner, batch, q of the batch) -> loss of each member (P,)
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """How a stack learns."""
+
+    learning_rate: float = 5e-4
+    gamma: float = 0.99
+    max_grad_norm: float = 10.0  # per member
+    bootstrap_at_limit: bool = False  # whether the time limit is no end for the update
+
+
+def packed_inputs(net: Stack, batch: Packed) -> tuple[Tensor, list[int]]:
+    """What a network reads of a batch: inputs (P,M*N,in), and rows per step with the agents side by side."""
+    agents = batch.obs.shape[2]
+    index = torch.arange(agents, device=batch.obs.device).expand(batch.last_action.shape)
+    inputs = encode(net.shape, batch.obs, batch.last_action, index).flatten(1, 2)
+    return inputs, [count * agents for count in batch.counts]
+
+
+def q_values(net: Stack, batch: Packed) -> Tensor:
+    """Q of every agent at every step: (P,M,N,A)."""
+    inputs, counts = packed_inputs(net, batch)
+    return net(inputs, counts).unflatten(1, batch.obs.shape[1:3])
+
+
+def masked_mean(values: Tensor, real: Tensor) -> Tensor:
+    """The mean over the steps that were taken: (P,M) (P,M) -> (P,)."""
+    return (values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1.0)
+
+
+def td_target(q: Tensor, target_q: Tensor, target_mixer: nn.Module, batch: Packed, gamma: float) -> Tensor:
+    """r + gamma * Q'(next state, the actions the online network would take there): (P,M)."""
+    best = q.masked_fill(~batch.mask, -torch.inf).argmax(dim=-1, keepdim=True)
+    value = target_q.gather(-1, best).squeeze(-1)  # (P,M,N) at every step; the next step's is wanted
+    next_value = target_mixer(value[:, batch.following], batch.state[:, batch.following])
+    return batch.reward + gamma * batch.continues * next_value
+
+
+class Learner:
+    """A stack, its mixer, their targets and their optimiser."""
+
+    def __init__(self, net: Stack, mixer: Vdn | Qmix, config: UpdateConfig) -> None:
+        self.net, self.mixer, self.config = net, mixer, config
+        self.target_net, self.target_mixer = copy.deepcopy(net), copy.deepcopy(mixer)
+        self.parameters = [*net.parameters(), *mixer.parameters()]
+        self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, foreach=True)
+
+    def td_loss(self, batch: Packed, q: Tensor) -> Tensor:
+        """The squared TD error of each member: (P,M,N,A) -> (P,)."""
+        with torch.no_grad():
+            target = td_target(
+                q, q_values(self.target_net, batch), self.target_mixer, batch, self.config.gamma
+            )
+        chosen = q.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        error = self.mixer(chosen, batch.state) - target
+        return masked_mean(error * error, batch.real)
+
+    def update(self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None) -> dict[str, Tensor]:
+        """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,)."""
+        q = q_values(self.net, batch)
+        losses = {"td": self.td_loss(batch, q)}
+        total = losses["td"]
+        for name, (weight, term) in (terms or {}).items():
+            losses[name] = term(self, batch, q)
+            total = total + weight * losses[name]
+        self.optimiser.zero_grad(set_to_none=True)
+        total.sum().backward()
+        losses["grad_norm"] = clip_per_member(self.parameters, self.config.max_grad_norm)
+        self.optimiser.step()
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def copy_target(self) -> None:
+        """The targets become what the networks are now."""
+        self.target_net.load_state_dict(self.net.state_dict())
+        self.target_mixer.load_state_dict(self.mixer.state_dict())
+
+
+@torch.no_grad()
+def clip_per_member(parameters: list[nn.Parameter], limit: float) -> Tensor:
+    """Scale each member's gradient to at most `limit`, as if it stood alone. Gives the norms before: (P,)."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    square = torch.stack([gradient.flatten(1).square().sum(dim=1) for gradient in gradients]).sum(dim=0)
+    norm = square.sqrt()
+    scale = (limit / (norm + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+    return norm
