@@ -24,7 +24,7 @@ class Vdn(nn.Module):
 
 
 class Qmix(nn.Module):
-    """P mixing networks whose weights come from hypernetworks on the state; never negative, so that every agent's best is best."""
+    """P mixing networks, their weights given by hypernetworks on the state and never negative: each agent's best is the team's."""
 
     needs_state = True
 

@@ -54,7 +54,9 @@ class Linear(nn.Module):
     def __init__(self, population: int, fan_in: int, fan_out: int, generator: torch.Generator | None = None) -> None:
         super().__init__()
         bound = fan_in**-0.5
-        self.weight = nn.Parameter(torch.empty(population, fan_in, fan_out).uniform_(-bound, bound, generator=generator))
+        self.weight = nn.Parameter(
+            torch.empty(population, fan_in, fan_out).uniform_(-bound, bound, generator=generator)
+        )
         self.bias = nn.Parameter(torch.empty(population, fan_out).uniform_(-bound, bound, generator=generator))
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -151,7 +153,9 @@ class Ego(nn.Module):
     def drop_head(self, k: int) -> None:
         """Remove head k; the ones behind it move up."""
         if not 0 <= k < self.n_heads or self.n_heads == 1:
-            raise ValueError(f"cannot drop head {k} of {self.n_heads}; allowed are 0..{self.n_heads - 1}, and one must stay")
+            raise ValueError(
+                f"cannot drop head {k} of {self.n_heads}; allowed are 0..{self.n_heads - 1}, and one must stay"
+            )
         for parameter in self.heads.parameters():
             parameter.data = torch.cat([parameter.data[:k], parameter.data[k + 1 :]])
             parameter.grad = None

@@ -72,9 +72,7 @@ class Replay:
         """Episodes that every member has at least."""
         return int((self.length > 0).sum(axis=1).min())
 
-    def sample(
-        self, batch: int, rng: np.random.Generator, device: torch.device, through_limit: bool = False
-    ) -> Packed:
+    def sample(self, batch: int, rng: np.random.Generator, device: torch.device, through_limit: bool = False) -> Packed:
         """`batch` different episodes of each member; `through_limit` keeps the value behind a time limit."""
         population = len(self.length)
         slots = np.stack(

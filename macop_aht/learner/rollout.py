@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from macop_aht.learner.networks import Stack, encode
 from macop_aht.learner.replay import Replay

@@ -66,9 +66,7 @@ class Learner:
     def td_loss(self, batch: Packed, q: Tensor) -> Tensor:
         """The squared TD error of each member: (P,M,N,A) -> (P,)."""
         with torch.no_grad():
-            target = td_target(
-                q, q_values(self.target_net, batch), self.target_mixer, batch, self.config.gamma
-            )
+            target = td_target(q, q_values(self.target_net, batch), self.target_mixer, batch, self.config.gamma)
         chosen = q.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
         error = self.mixer(chosen, batch.state) - target
         return masked_mean(error * error, batch.real)
