@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from macop_aht import __version__
+
 
 def _scenarios(arguments: argparse.Namespace) -> None:
     from macop_aht.envs.registration import env_id
@@ -32,6 +34,18 @@ def _teammates(arguments: argparse.Namespace) -> None:
         print(f"  +{about}")
 
 
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _gif(text: str) -> str:
+    if not text.endswith(".gif"):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .gif")
+    return text
+
+
 def _demo(arguments: argparse.Namespace) -> None:
     from macop_aht import demo
 
@@ -42,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
+    parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     scenarios = commands.add_parser("scenarios", help="list the scenarios")
     scenarios.set_defaults(run=_scenarios)
@@ -49,8 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     teammates.add_argument("scenario", help="such as LBF4")
     teammates.set_defaults(run=_teammates)
     demo = commands.add_parser("demo", help="play every scenario with a scripted pair and with a random ego")
-    demo.add_argument("--gif", default="demo.gif", help="where to write the film (default: %(default)s)")
-    demo.add_argument("--episodes", type=int, default=256, help="per pairing (default: %(default)s)")
+    demo.add_argument("--gif", type=_gif, default="demo.gif", help="where to write the film (default: %(default)s)")
+    demo.add_argument("--episodes", type=_positive, default=256, help="per pairing (default: %(default)s)")
     demo.set_defaults(run=_demo)
     return parser
 

@@ -1,5 +1,7 @@
 """The Gymnasium, vector and PettingZoo forms: their own checkers, and each form against the others."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -225,3 +227,49 @@ def test_scenarios_of_ones_own():
 def test_gym_make_imports_the_package_by_itself():
     code = "import gymnasium as gym; gym.make('macop_aht:MacopLBF4-v0').reset(seed=0)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_copies_play_on_like_the_original(name):
+    """deepcopy and pickle, in mid-episode, single and vector, with a teammate that remembers and draws."""
+    teammate = ["scripted+noisy=0.3", "random+sticky=0.5"]
+    for env in (make(name, teammate=teammate).unwrapped, gym.make_vec(env_id(name), num_envs=3, teammate=teammate)):
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        actions = [env.action_space.sample() for _ in range(200)]
+        for action in actions[:3]:
+            env.step(action)
+        others = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+        for action in actions[3:]:
+            expected = env.step(action)
+            for other in others:
+                got = other.step(action)
+                np.testing.assert_array_equal(got[0], expected[0])
+                np.testing.assert_array_equal(got[1], expected[1])
+            if not hasattr(env, "num_envs") and (expected[2] or expected[3]):  # a single one begins again by hand
+                for each in (env, *others):
+                    each.reset()
+
+
+def test_teammates_act_in_running_episodes_only_and_on_copies():
+    seen = []
+
+    def towards_the_food(obs, mask):
+        assert (obs[:, :2] == 4).all()  # the food is there: the episode is on
+        seen.append(obs)
+        return np.where(mask[:, 2] == 1, 2, 4)
+
+    envs = gym.make_vec("MacopLBF1-v0", num_envs=32, teammate=towards_the_food)
+    envs.reset(seed=0)
+    envs.action_space.seed(0)
+    for _ in range(80):
+        envs.step(envs.action_space.sample())
+    assert not np.array_equal(seen[0], seen[1])  # what it was shown is its to keep
+
+
+def test_a_scenario_of_ones_own_in_other_processes():
+    name = macop_aht.register("Faraway", LevelBasedForaging(shape=(3, 3), foods=((1, 1),), spawn=((0, 0), (2, 2))))
+    envs = gym.make_vec(name, num_envs=2, vectorization_mode="async", vector_kwargs={"context": "spawn"})
+    obs, _ = envs.reset(seed=0)
+    envs.close()
+    np.testing.assert_array_equal(obs, gym.make_vec(name, num_envs=2).reset(seed=0)[0])

@@ -7,6 +7,7 @@ import pytest
 import macop_aht
 from macop_aht.cli import main
 from macop_aht.scenarios import MARINE, Combat, CooperativeNavigation, LevelBasedForaging, PredatorPrey, Unit
+from macop_aht.teammates import Noisy
 from tests.test_teammates import save_teammate
 
 
@@ -31,6 +32,11 @@ class Amnesiac:
         return np.zeros(len(obs), dtype=int), memory[:, :0]
 
 
+class Gambler:
+    def act(self, obs, mask, memory, draws):
+        return (draws[:, 0] * 5).astype(int), memory
+
+
 class Halfway:
     def act(self, obs, mask, memory, draws):
         return np.zeros(len(obs), dtype=int)
@@ -41,7 +47,7 @@ CASES = {
     # ids, scenarios, parameters
     "unknown id": (lambda: gym.make("MacopLBF5-v0"), "Did you mean: `MacopLBF4`"),
     "unknown scenario": (lambda: macop_aht.parallel_env("LBF44"), "did you mean 'LBF4'"),
-    "unknown parameter": (lambda: lbf4(teamate="random"), "unknown parameter 'teamate'.*Allowed: shape"),
+    "unknown parameter": (lambda: lbf4(teamate="random"), "unknown parameter 'teamate'; did you mean 'teammate'"),
     "near parameter": (lambda: lbf4(limits=3), "did you mean 'limit'"),
     "vector parameter": (lambda: vec(max_levels=3), "did you mean 'max_level'"),
     "food outside": (lambda: lbf4(foods=((0, 9),)), r"foods \[\(0, 9\)\] lie outside the 6x6 grid"),
@@ -76,13 +82,17 @@ CASES = {
     "habit without number": (lambda: lbf4(teammate="random+noisy"), "noisy=0.1"),
     "habit out of range": (lambda: lbf4(teammate="random+noisy=2"), "noisy is 2.0; it is a probability"),
     "habit NaN": (lambda: lbf4(teammate="random+sticky=nan"), "it is a probability"),
+    "endless habit": (lambda: lbf4(teammate="random+delayed=1e9"), r"whole number of steps in 0\.\.1000"),
+    "NaN habit": (lambda: lbf4(teammate="random+idle=nan"), "whole number of steps"),
+    "habit of a bad policy": (lambda: lbf4(teammate=Noisy(gives([9]), 0.0)).step(0), r"allowed are 0\.\.4"),
+    "undeclared draws": (lambda: lbf4(teammate=Gambler()).step(0), "0 draws per row.*draws = "),
     "half a step": (lambda: lbf4(teammate="random+idle=1.5"), "whole number of steps"),
-    "bad switch": (lambda: lbf4(teammate="random+switch=scripted"), "switch=10,scripted:nearest"),
+    "bad switch": (lambda: lbf4(teammate="random+switch=scripted"), "switch=10,random"),
     "switch to many": (lambda: lbf4(teammate="random+switch=3,scripted"), "is a population"),
     "no zoo": (lambda: lbf4(teammate="zoo:macop/3"), "no zoo is installed"),
     "wrong type": (lambda: lbf4(teammate=3), "teammate is 3 of type int; allowed are"),
     "nobody": (lambda: lbf4(teammate=[]), "the list of teammates is empty"),
-    "no file": (lambda: lbf4(teammate="nowhere.onnx"), "no teammate at nowhere.onnx"),
+    "no file": (lambda: lbf4(teammate="nowhere.onnx"), "no teammate at .*nowhere.onnx; give the path"),
     "no episodes": (lambda: lbf4(episodes_per_teammate=0), "episodes_per_teammate is 0"),
     "teammate's range": (lambda: lbf4(teammate=gives([7])).step(0), r"gave actions \[7\]; allowed are 0\.\.4"),
     "teammate's shape": (
@@ -97,8 +107,16 @@ CASES = {
     "choice": (lambda: lbf4().reset(options={"teammate": "neerest"}), "did you mean 'scripted:nearest'"),
     "choice by number": (lambda: lbf4().reset(options={"teammate": 99}), r"a number in 0\.\.7"),
     "reset mask": (lambda: vec().reset(options={"reset_mask": [1, 0, 0]}), "bool array of shape"),
+    "max_episode_steps": (lambda: vec(max_episode_steps=3), "call it 'limit'"),
+    "teammate of a team": (
+        lambda: macop_aht.parallel_env("LBF4", teammate="random"),
+        "every agent of the team is yours",
+    ),
+    "register a class": (lambda: macop_aht.register("Kind", LevelBasedForaging), "LevelBasedForaging\\(...\\)"),
+    "team: seed": (lambda: macop_aht.parallel_env("LBF4").reset(seed=-1), "0 or more"),
+    "team: half a seed": (lambda: macop_aht.parallel_env("LBF4").reset(seed=1.5), "whole number"),
     "seed count": (lambda: vec().reset(seed=[1, 2]), "2 seeds for 3 environments"),
-    "negative seed": (lambda: vec().reset(seed=-1), "negative"),
+    "negative seed": (lambda: vec().reset(seed=-1), "0 or more"),
     "negative seed, single": (lambda: lbf4().reset(seed=-1), "non-negative|greater or equal to zero"),
     # actions
     "range": (lambda: lbf4().step(5), r"action 5 is not in 0\.\.4; see info\['action_mask'\]"),
@@ -128,7 +146,7 @@ def parallel():
 @pytest.mark.filterwarnings("ignore")
 def test_bad_input_names_the_fix(case):
     call, message = CASES[case]
-    with pytest.raises((ValueError, TypeError, KeyError, RuntimeError, OSError, gym.error.Error), match=message):
+    with pytest.raises((ValueError, TypeError, LookupError, RuntimeError, OSError, gym.error.Error), match=message):
         call()
 
 

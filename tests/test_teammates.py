@@ -1,5 +1,7 @@
 """Scripts, habits, populations and files: what the teammates do."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import gymnasium as gym
@@ -189,14 +191,14 @@ def test_habits():
     np.testing.assert_array_equal(idle[4:], counted[:8])
 
     seen = rollout(Echo(), world)
-    late = rollout(Delayed(Echo(), 3, 12, 5), world)
+    late = rollout(Delayed(Echo(), 3, world), world)
     np.testing.assert_array_equal(late[3:], seen[:-3])
     np.testing.assert_array_equal(late[:3], np.broadcast_to(seen[0], (3, 64)))
-    np.testing.assert_array_equal(rollout(Delayed(Echo(), 0, 12, 5), world), seen)
+    np.testing.assert_array_equal(rollout(Delayed(Echo(), 0, world), world), seen)
 
     switched = rollout(Switching(Counter(), Counter(), 7), world)
     np.testing.assert_array_equal(switched, np.concatenate([counted[:7], counted[:5]]))
-    nested = rollout(Switching(Idle(Counter(), 2), Noisy(Delayed(Counter(), 2, 12, 5), 0.0), 6), world)
+    nested = rollout(Switching(Idle(Counter(), 2), Noisy(Delayed(Counter(), 2, world), 0.0), 6), world)
     np.testing.assert_array_equal(nested[:, 0], [0, 0, 0, 1, 2, 3, 0, 1, 2, 3, 4, 0])
 
 
@@ -306,3 +308,10 @@ def test_onnx_teammates_follow_the_contract(tmp_path):
         envs.reset(seed=0)
         *_, infos = envs.step(np.zeros(5, dtype=np.int64))
         assert set(infos["teammate"]) <= {"mate.onnx", "random"}
+
+
+def test_onnx_teammates_can_be_copied(tmp_path):
+    (policy,) = resolve(save_teammate(tmp_path / "mate.onnx", 12, 5), build("LBF4"))
+    view = np.zeros((1, 12), np.float32), np.ones((1, 5), np.int8), fresh_memory(np.array([1]), policy.memory_size)
+    for other in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+        assert other.act(*view, np.zeros((1, 0)))[0] == policy.act(*view, np.zeros((1, 0)))[0]

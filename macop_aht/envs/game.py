@@ -10,12 +10,13 @@ import numpy as np
 from gymnasium import spaces
 from numba import njit
 
-from macop_aht.scenarios import Family, Scenario, build
+from macop_aht.scenarios import Family, Scenario, build_with
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World, hint
 from macop_aht.teammates import resolve
 from macop_aht.teammates.population import Population
 
+ARGUMENTS = ("teammate", "episodes_per_teammate", "render_mode")
 OPTIONS = ("teammate",)
 
 
@@ -30,7 +31,7 @@ class Game:
         episodes_per_teammate: int,
         changes: dict[str, Any],
     ) -> None:
-        self.world: World = build(scenario, **changes)
+        self.world: World = build_with(scenario, changes, also=ARGUMENTS)
         self.batch = Batch(self.world, size)
         self.population = Population(resolve(teammate, self.world), self.batch, episodes_per_teammate)
         self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
@@ -45,17 +46,32 @@ class Game:
         """Begin an episode in the environments in `rows`, (B,) bool."""
         chosen = None
         if options:
-            for name in set(options) - set(OPTIONS):
-                warnings.warn(f"unknown reset option {name!r}; {hint(name, OPTIONS)}", stacklevel=3)
+            warn_of_unknown(options, OPTIONS)
             if options.get("teammate") is not None:
                 chosen = self.population.index(options["teammate"])
         self.batch.reset(rows)
         self.population.begin(rows, chosen)
 
-    def step(self) -> None:
-        """The ego's actions stand in `action[:, :m]`; the teammates add theirs, and the world moves on."""
-        self.population.act(self.action)
+    def step(self, playing: np.ndarray | None = None) -> None:
+        """The ego's actions stand in `action[:, :m]`; the teammates add theirs, and the world moves on.
+
+        Where an episode is over, `playing` (B,) bool is false: nobody acts there, and what comes of it means nothing.
+        """
+        self.population.act(self.action, playing)
         self.batch.step(self.action)
+
+
+def warn_of_unknown(options: dict[str, Any], known: tuple[str, ...]) -> None:
+    for name in set(options) - set(known):
+        told = hint(name, known) if known else "none are known here"
+        warnings.warn(f"unknown reset option {name!r}; {told}", stacklevel=4)
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as a whole number that is not negative, or an error."""
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed is {seed!r}; give a whole number, 0 or more")
+    return int(seed)
 
 
 def _spaces(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from macop_aht.envs.game import checked_action
-from macop_aht.scenarios import Family, Scenario, build
+from macop_aht.envs.game import checked_action, checked_seed, warn_of_unknown
+from macop_aht.scenarios import Family, Scenario, build_with
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.drawing import Screen
 from macop_aht.scenarios.spec import hint
@@ -36,7 +36,9 @@ class MacopParallelEnv(ParallelEnv):
 
     def __init__(self, scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> None:
         self._screen = Screen(render_mode, self.metadata["render_fps"])
-        self.world, self.render_mode = build(scenario, **changes), render_mode
+        if "teammate" in changes:
+            raise TypeError("parallel_env takes no teammate: every agent of the team is yours. gym.make has one inside")
+        self.world, self.render_mode = build_with(scenario, changes, also=("render_mode",)), render_mode
         self._batch = Batch(self.world, 1)
         self.possible_agents = [f"agent_{i}" for i in range(self.world.n_agents)]
         self.agents: list[str] = []
@@ -57,10 +59,11 @@ class MacopParallelEnv(ParallelEnv):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+        warn_of_unknown(options or {}, known=())
         if seed is None and not self._seeded:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
         if seed is not None:
-            self._batch.seed([seed])
+            self._batch.seed([checked_seed(seed)])
             self._seeded = True
         self._batch.reset()
         self.agents = list(self.possible_agents)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import gymnasium
 
 if TYPE_CHECKING:
-    from macop_aht.scenarios import Family
+    from macop_aht.scenarios import Family, Scenario
 
 BUILTIN = ("LBF1", "LBF4", "PP1", "PP2", "CN2", "CN3", "SMAC1", "SMAC2")
 
@@ -16,12 +16,12 @@ def env_id(scenario: str) -> str:
     return f"Macop{scenario}-v0"
 
 
-def _register(name: str) -> None:
+def _register(name: str, scenario: str | Scenario) -> None:
     gymnasium.register(
         id=env_id(name),
         entry_point="macop_aht.envs.single:MacopEnv",
         vector_entry_point="macop_aht.envs.vector:MacopVectorEnv",
-        kwargs={"scenario": name},
+        kwargs={"scenario": scenario},
     )
 
 
@@ -29,14 +29,15 @@ def register_builtin() -> None:
     """Register the eight scenarios, by name alone: the worlds are built when one is made."""
     for name in BUILTIN:
         if env_id(name) not in gymnasium.registry:
-            _register(name)
+            _register(name, name)
 
 
 def register(name: str, family: Family, about: str = "") -> str:
     """Add a scenario of your own, and give its Gymnasium id.
 
-    `register("LBF9", LevelBasedForaging(shape=(9, 9), ...))` makes `gym.make("MacopLBF9-v0")`, `gym.make_vec`,
-    `parallel_env("LBF9")` and the command line know it.
+    `register("LBF9", LevelBasedForaging(shape=(9, 9), ...))` makes `gym.make("MacopLBF9-v0")`, `gym.make_vec` and
+    `parallel_env("LBF9")` know it, in this process. Worker processes that make it by its id must register it too: put the
+    line into a module that they import.
     """
     from macop_aht.scenarios import SCENARIOS, Scenario
 
@@ -46,12 +47,12 @@ def register(name: str, family: Family, about: str = "") -> str:
         )
     if name in SCENARIOS and SCENARIOS[name].family != family:
         raise ValueError(f"scenario {name!r} exists already with other parameters; choose another name")
-    if not callable(getattr(family, "build", None)):
+    if isinstance(family, type) or not callable(getattr(family, "build", None)):
         raise TypeError(
             f"family is {family!r}; give parameters such as LevelBasedForaging(...), PredatorPrey(...), "
             "CooperativeNavigation(...) or Combat(...)"
         )
     if name not in SCENARIOS:
         SCENARIOS[name] = Scenario(name, family, about or (type(family).__doc__ or "").split("\n")[0])
-        _register(name)
+        _register(name, SCENARIOS[name])  # the whole of it, so that a spec sent to another process is complete
     return env_id(name)

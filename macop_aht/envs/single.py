@@ -48,7 +48,8 @@ class MacopEnv(gymnasium.Env):
     - `seed`: the same seed gives the same spawns, the same teammates and the same draws.
     - `options={"teammate": NAME}` chooses from the population, by name or number.
 
-    Episodes terminate as the scenario says, and are truncated at its time limit.
+    Episodes terminate as the scenario says, and are truncated at its time limit, `env.unwrapped.world.limit` (the
+    environment counts by itself, so that `env.spec.max_episode_steps` is None).
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - declared so by the base

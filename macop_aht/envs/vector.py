@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from macop_aht.envs.game import Game, checked_action
+from macop_aht.envs.game import Game, checked_action, checked_seed
 from macop_aht.scenarios import Family, Scenario
 from macop_aht.scenarios.drawing import Screen
 
@@ -28,6 +28,8 @@ class MacopVectorEnv(VectorEnv):
     `infos["final_obs"]` and `infos["final_info"]` hold the end of the last). Environment i of `reset(seed=s)` plays exactly as
     a single `MacopEnv` with seed s + i.
 
+    `reset(options={"teammate": NAME})` chooses for all of them, until each draws anew after `episodes_per_teammate` episodes.
+
     Infos: `action_mask` is int8 (B,A), or (B,m,A) where m > 1 agents are controlled; `teammate` (B,) names who is playing.
     """
 
@@ -41,8 +43,9 @@ class MacopVectorEnv(VectorEnv):
         render_mode: str | None = None,
         **changes: Any,
     ) -> None:
-        if not (isinstance(num_envs, int) and num_envs >= 1):
+        if not (isinstance(num_envs, (int, np.integer)) and num_envs >= 1):
             raise ValueError(f"num_envs is {num_envs!r}; give a whole number, at least 1")
+        num_envs = int(num_envs)
         self._screen = Screen(render_mode, fps=5, modes=("rgb_array", "ansi"))
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": ["rgb_array", "ansi"], "render_fps": 5}
@@ -56,7 +59,7 @@ class MacopVectorEnv(VectorEnv):
         self._shape = (num_envs,) if self._m == 1 else (num_envs, self._m)
         self._all = np.ones(num_envs, dtype=np.bool_)
         self._over = np.ones(num_envs, dtype=np.bool_)
-        self._begun = False
+        self._begun, self._next_step = False, self.autoreset_mode == AutoresetMode.NEXT_STEP
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -87,14 +90,15 @@ class MacopVectorEnv(VectorEnv):
     def _seed(self, seed: int | Sequence[int | None] | None, rows: np.ndarray) -> None:
         """Every environment with a seed starts its streams anew; those without go on, or start from entropy."""
         seeds: list[int | None]
-        if seed is None or isinstance(seed, (int, np.integer)):
-            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        if seed is None:
+            seeds = [None] * self.num_envs
+        elif isinstance(seed, (list, tuple, np.ndarray)):
+            seeds = [None if own is None else checked_seed(own) for own in seed]
         else:
-            seeds = list(seed)
+            super().reset(seed=checked_seed(seed))
+            seeds = [checked_seed(seed) + i for i in range(self.num_envs)]
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments; give one number, or one for each")
-        if any(s is not None and s < 0 for s in seeds):
-            raise ValueError(f"seed {seed} is negative; give 0 or more")
         if not self._begun:
             entropy = np.random.SeedSequence().generate_state(self.num_envs, np.uint64)
             seeds = [int(entropy[i]) if s is None else s for i, s in enumerate(seeds)]
@@ -108,16 +112,17 @@ class MacopVectorEnv(VectorEnv):
         game, batch = self._game, self._game.batch
         checked = checked_action(actions, self._shape, self._n_actions)
         game.action[:, : self._m] = checked.reshape(self.num_envs, self._m)
-        beginning = self._over.copy() if self.autoreset_mode == AutoresetMode.NEXT_STEP else None
-        game.step()
         infos: dict[str, Any] = {}
-        if beginning is not None and beginning.any():
-            game.reset(beginning)
+        if self._next_step and self._over.any():
+            game.step(playing=~self._over)
+            game.reset(self._over)
             for array in (batch.reward, batch.terminated, batch.truncated):
-                array[beginning] = 0
+                array[self._over] = 0
+        else:
+            game.step()
         rewards, terminations, truncations = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
         self._over = terminations | truncations
-        if beginning is None and self._over.any():
+        if not self._next_step and self._over.any():
             infos = self._final_infos()
             game.reset(self._over)
         infos.update(self._infos(self._all))

@@ -26,6 +26,7 @@ __all__ = [
     "Unit",
     "World",
     "build",
+    "build_with",
     "circle",
     "find",
 ]
@@ -79,9 +80,10 @@ SCENARIOS: dict[str, Scenario] = {
 
 def find(name: str) -> Scenario:
     """The scenario of that name; an error with a suggestion where there is none."""
-    if name not in SCENARIOS:
-        raise KeyError(f"unknown scenario {name!r}; {hint(str(name), SCENARIOS)}")
-    return SCENARIOS[name]
+    if name in SCENARIOS:
+        return SCENARIOS[name]
+    other_case = next((known for known in SCENARIOS if known.lower() == str(name).lower()), str(name))
+    raise KeyError(f"unknown scenario {name!r}; {hint(other_case, SCENARIOS)}")
 
 
 @lru_cache(maxsize=64)
@@ -91,11 +93,18 @@ def _build(family: Family) -> World:
 
 def build(scenario: str | Scenario | Family, **changes: Any) -> World:
     """The world of a scenario (by name, or as an object), with some of its family's parameters changed."""
+    return build_with(scenario, changes)
+
+
+def build_with(scenario: str | Scenario | Family, changes: dict[str, Any], also: tuple[str, ...] = ()) -> World:
+    """The same; `also` are the arguments that whoever calls takes itself, so that an error can name them."""
     if isinstance(scenario, str):
         scenario = find(scenario)
     family = scenario.family if isinstance(scenario, Scenario) else scenario
-    allowed = [field.name for field in fields(family)]  # type: ignore[arg-type]
+    allowed = [*also, *(field.name for field in fields(family))]  # type: ignore[arg-type]
     for name in changes:
+        if name == "max_episode_steps":
+            raise TypeError("unknown parameter 'max_episode_steps'; the scenarios call it 'limit'")
         if name not in allowed:
-            raise TypeError(f"unknown parameter {name!r} of {type(family).__name__}; {hint(name, allowed)}")
+            raise TypeError(f"unknown parameter {name!r}; {hint(name, allowed)}")
     return _build(replace(family, **changes) if changes else family)  # type: ignore[type-var]

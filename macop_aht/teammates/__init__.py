@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any
 
 from macop_aht.scenarios.spec import World, hint
-from macop_aht.teammates.adapters import FromCallable, FromObject, from_predictor
+from macop_aht.teammates.adapters import as_policy
 from macop_aht.teammates.onnx import OnnxPolicy
 from macop_aht.teammates.protocol import Policy
 from macop_aht.teammates.scripted import Random, Scripted, scripted
@@ -21,7 +21,6 @@ from macop_aht.teammates.wrappers import Delayed, Idle, Noisy, Sticky, Switching
 __all__ = [
     "HABITS",
     "Delayed",
-    "FromCallable",
     "Idle",
     "Noisy",
     "OnnxPolicy",
@@ -38,7 +37,7 @@ HABITS = {
     "sticky": "sticky=0.25: repeats its last action with this probability",
     "delayed": "delayed=2: acts on what it saw this many steps ago",
     "idle": "idle=5: does nothing for this many steps at first",
-    "switch": "switch=10,scripted:nearest: becomes another teammate after this many steps",
+    "switch": "switch=10,random: becomes another teammate after this many steps",
 }
 
 
@@ -52,22 +51,13 @@ def resolve(spec: Any, world: World) -> list[Policy]:
         if not spec:
             raise ValueError("the list of teammates is empty; give at least one")
         return [policy for part in spec for policy in resolve(part, world)]
-    if isinstance(spec, (Random, Scripted, OnnxPolicy, FromCallable, Noisy, Sticky, Delayed, Idle, Switching)):
-        return [spec]
-    if callable(getattr(spec, "act", None)):
-        return [FromObject(spec)]
-    if callable(getattr(spec, "predict", None)):
-        return [from_predictor(spec)]
-    if callable(spec):
-        return [FromCallable(spec)]
-    raise TypeError(
-        f"teammate is {spec!r} of type {type(spec).__name__}; allowed are a policy with act(obs, mask, memory, draws), a "
-        "callable (obs, mask) -> action, a path to an .onnx file, a string such as 'scripted' or 'random', or a list of these"
-    )
+    return [as_policy(spec)]
 
 
 def _from_string(text: str, world: World) -> list[Policy]:
-    head, *habits = text.split("+")
+    file = text.rfind(".onnx") + len(".onnx") if ".onnx" in text else 0  # a path may hold a plus
+    head, *habits = text[file:].split("+")
+    head = text[:file] + head
     population = _named(head, world)
     for position, habit in enumerate(habits):
         name, _, value = habit.partition("=")
@@ -109,8 +99,8 @@ def _with_habit(policy: Policy, name: str, amount: float, world: World) -> Polic
     if name == "sticky":
         return Sticky(policy, amount)
     if name == "idle":
-        return Idle(policy, amount)  # type: ignore[arg-type]
-    return Delayed(policy, amount, len(world.observations), len(world.actions))  # type: ignore[arg-type]
+        return Idle(policy, amount)
+    return Delayed(policy, amount, world)
 
 
 def _switching(text: str, policy: Policy, rest: str, world: World) -> Policy:

@@ -1,4 +1,4 @@
-"""Anything a user may hand over as a teammate, made into a policy; what it gives back is checked in every step."""
+"""Anything a user may hand over as a teammate, made into a policy; what it is given is a copy, what it gives back is checked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.teammates.protocol import checked_actions
+from macop_aht.teammates.protocol import Policy, checked_actions
 
 
 class FromCallable:
@@ -15,6 +15,7 @@ class FromCallable:
 
     memory_size = 1
     draws = 0
+    checked = True
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], Any], name: str | None = None) -> None:
         self.function = function
@@ -23,11 +24,14 @@ class FromCallable:
     def act(
         self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        return checked_actions(self.function(obs, mask), len(obs), mask.shape[1], self.name), memory
+        action = self.function(obs.copy(), mask.copy())
+        return checked_actions(action, len(obs), mask.shape[1], self.name), memory
 
 
 class FromObject:
     """An object with the policy's `act`; `name`, `memory_size` and `draws` may be missing."""
+
+    checked = True
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -43,9 +47,13 @@ class FromObject:
         self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         try:
-            action, next_memory = self.policy.act(obs, mask, memory, draws[:, : self.draws])
-        except (TypeError, ValueError) as error:
-            error.add_note(f"teammate {self.name!r}: act(obs, mask, memory, draws) must return (action, memory)")
+            action, next_memory = self.policy.act(obs.copy(), mask.copy(), memory.copy(), draws[:, : self.draws].copy())
+        except (TypeError, ValueError, IndexError) as error:
+            error.add_note(
+                f"teammate {self.name!r}: act(obs, mask, memory, draws) must return (action, memory); its memory has "
+                f"{self.memory_size} columns and it has {self.draws} draws per row. More are had by attributes of the "
+                "policy: memory_size = …, draws = …"
+            )
             raise
         next_memory = np.asarray(next_memory, dtype=np.float32)
         if next_memory.shape != memory.shape:
@@ -56,6 +64,34 @@ class FromObject:
         return checked_actions(action, len(obs), mask.shape[1], self.name), next_memory
 
 
-def from_predictor(model: Any) -> FromCallable:
+class FromPredictor:
     """A model with Stable-Baselines3's `predict`, playing deterministically."""
-    return FromCallable(lambda obs, mask: model.predict(obs, deterministic=True)[0], type(model).__name__)
+
+    memory_size = 1
+    draws = 0
+    checked = True
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.name = model, type(model).__name__
+
+    def act(
+        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        action = self.model.predict(obs.copy(), deterministic=True)[0]
+        return checked_actions(action, len(obs), mask.shape[1], self.name), memory
+
+
+def as_policy(thing: Any) -> Policy:
+    """A policy that can be relied on: our own as they are, anything else behind checks."""
+    if getattr(thing, "checked", False) is True:
+        return thing
+    if callable(getattr(thing, "act", None)):
+        return FromObject(thing)
+    if callable(getattr(thing, "predict", None)):
+        return FromPredictor(thing)
+    if callable(thing):
+        return FromCallable(thing)
+    raise TypeError(
+        f"teammate is {thing!r} of type {type(thing).__name__}; allowed are a policy with act(obs, mask, memory, draws), "
+        "a callable (obs, mask) -> action, a path to an .onnx file, a string such as 'scripted' or 'random', or a list of these"
+    )

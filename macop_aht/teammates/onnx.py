@@ -39,12 +39,20 @@ class OnnxPolicy:
     """A network in a file. Its memory is: the agent's index, the last action + 1, the network's own memory."""
 
     draws = 0
+    checked = True
 
     def __init__(self, path: str | Path, world: World) -> None:
-        path = Path(path)
-        self.name = path.name
-        self._session = _open(path)
-        self._check(path, world)
+        self.path = Path(path).absolute()
+        self.name = self.path.name
+        self._session = _open(self.path)
+        self._check(Path(path), world)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_session"}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        vars(self).update(kept)
+        self._session = _open(self.path)  # a session cannot be copied; the file is read again
 
     def _check(self, path: Path, world: World) -> None:
         inputs = {tensor.name: tensor for tensor in self._session.get_inputs()}
@@ -52,11 +60,13 @@ class OnnxPolicy:
         if {name: tensor.type for name, tensor in inputs.items()} != INPUTS or not set(OUTPUTS) <= set(outputs):
             found = [f"{tensor.name} {tensor.type}" for tensor in (*inputs.values(), *outputs.values())]
             raise ValueError(f"{path} has the tensors {found}; {CONTRACT}")
-        hidden = inputs["memory"].shape[1]
+        hidden = inputs["memory"].shape[-1]
+        if not isinstance(hidden, int):
+            raise ValueError(f"{path}: the width of memory is {hidden!r}; export it with a fixed number. {CONTRACT}")
         sizes = {"obs": len(world.observations), "memory": hidden, "q": len(world.actions), "next_memory": hidden}
         for name, size in sizes.items():
             shape = (inputs | outputs)[name].shape
-            if len(shape) != 2 or shape[1] != size or not isinstance(size, int):
+            if len(shape) != 2 or shape[1] != size:
                 raise ValueError(
                     f"{path}: {name} has the shape {shape}, this scenario needs (N,{size}); {CONTRACT}. "
                     "Was it made for another scenario?"

@@ -25,7 +25,7 @@ class Population:
     """
 
     def __init__(self, policies: list[Policy], batch: Batch, episodes_per_teammate: int) -> None:
-        if not (isinstance(episodes_per_teammate, int) and episodes_per_teammate >= 1):
+        if not (isinstance(episodes_per_teammate, (int, np.integer)) and episodes_per_teammate >= 1):
             raise ValueError(f"episodes_per_teammate is {episodes_per_teammate!r}; give a whole number, at least 1")
         self.policies, self.batch, self.episodes_per_teammate = policies, batch, episodes_per_teammate
         self.names = np.array(_unique([policy.name for policy in policies]), dtype=object)
@@ -39,8 +39,6 @@ class Population:
         )
         self._memory = np.tile(self._fresh, (size, 1, 1))  # (B,places,H)
         self._draws = np.zeros((size, self.places * max(policy.draws for policy in policies)))
-        self._flat_memory = self._memory.reshape(size * self.places, -1)  # the same, by row
-        self._flat_draws = self._draws.reshape(size * self.places, -1)
         self._key = streams.keys(range(size), streams.TEAMMATE)
         self._draw = bind(streams.uniforms, self._key, batch.episode, batch.clock, self._draws)
         self._pairing_key = streams.keys(range(size), streams.PAIRING)
@@ -90,23 +88,25 @@ class Population:
             f"or a number in 0..{len(names) - 1}"
         )
 
-    def act(self, action: np.ndarray) -> None:
-        """Fill the teammates' places of `action` (B,N) from what the batch shows now."""
+    def act(self, action: np.ndarray, playing: np.ndarray | None = None) -> None:
+        """Fill the teammates' places of `action` (B,N) from what the batch shows now, where `playing`, (B,) bool."""
         batch, rows = self.batch, len(self.who) * self.places
         if self._draws.shape[1]:
             self._draw()
         obs = batch.obs[:, self.first :].reshape(rows, -1)
         mask = batch.mask[:, self.first :].reshape(rows, -1)
-        memory, draws = self._flat_memory, self._flat_draws
-        if len(self._rows) == 1:
+        memory, draws = self._memory.reshape(rows, -1), self._draws.reshape(rows, -1)
+        if len(self._rows) == 1 and playing is None:
             policy, _ = self._rows[0]
             before = memory[:, : policy.memory_size]
             chosen, after = policy.act(obs, mask, before, draws)
             if after is not before:
                 before[:] = after
         else:
-            chosen = np.empty(rows, dtype=np.int64)
-            for policy, at in self._rows:
-                width = policy.memory_size
-                chosen[at], memory[at, :width] = policy.act(obs[at], mask[at], memory[at, :width], draws[at])
+            chosen = np.zeros(rows, dtype=np.int64)
+            everyone = np.ones(rows, dtype=np.bool_) if playing is None else np.repeat(playing, self.places)
+            for policy, own in self._rows:
+                at, width = own[everyone[own]], policy.memory_size
+                if len(at):
+                    chosen[at], memory[at, :width] = policy.act(obs[at], mask[at], memory[at, :width], draws[at])
         action[:, self.first :] = chosen.reshape(-1, self.places)

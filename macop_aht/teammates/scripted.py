@@ -11,6 +11,8 @@ from macop_aht.scenarios.spec import Script, World
 class Scripted:
     """One of a world's scripts as a policy."""
 
+    checked = True
+
     def __init__(self, name: str, script: Script) -> None:
         self.name, self.script = f"scripted:{name}", script
         self.memory_size, self.draws = script.memory, script.draws
@@ -46,6 +48,7 @@ class Random:
     name = "random"
     memory_size = 1
     draws = 1
+    checked = True
 
     def act(
         self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray

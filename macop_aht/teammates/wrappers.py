@@ -5,11 +5,15 @@ A wrapper's memory holds the agent's index, its own columns, and then the memory
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from macop_aht.teammates.protocol import Policy
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.adapters import as_policy
 from macop_aht.teammates.scripted import random_actions
 
+MOST_STEPS = 1_000
 Decision = tuple[np.ndarray, np.ndarray]
 
 
@@ -32,15 +36,18 @@ def _probability(name: str, value: float) -> float:
 
 
 def _steps(name: str, value: float) -> int:
-    if not (value == int(value) and value >= 0):
-        raise ValueError(f"{name} is {value}; give a whole number of steps, 0 or more")
+    if not (0 <= value <= MOST_STEPS and value == int(value)):
+        raise ValueError(f"{name} is {value}; give a whole number of steps in 0..{MOST_STEPS}")
     return int(value)
 
 
 class Noisy:
     """Takes a random available action with probability `epsilon`."""
 
-    def __init__(self, inner: Policy, epsilon: float = 0.1) -> None:
+    checked = True
+
+    def __init__(self, inner: Any, epsilon: float = 0.1) -> None:
+        inner = as_policy(inner)
         self.inner, self.epsilon = inner, _probability("noisy", epsilon)
         self.name = f"{inner.name}+noisy={self.epsilon:g}"
         self.memory_size, self.draws = inner.memory_size, 2 + inner.draws
@@ -55,7 +62,10 @@ class Noisy:
 class Sticky:
     """Repeats its last action with probability `p` (what the policy inside would have done is lost)."""
 
-    def __init__(self, inner: Policy, p: float = 0.25) -> None:
+    checked = True
+
+    def __init__(self, inner: Any, p: float = 0.25) -> None:
+        inner = as_policy(inner)
         self.inner, self.p = inner, _probability("sticky", p)
         self.name = f"{inner.name}+sticky={self.p:g}"
         self.memory_size, self.draws = 2 + inner.memory_size, 1 + inner.draws
@@ -75,10 +85,14 @@ class Sticky:
 class Delayed:
     """Acts on what it saw `steps` ago; until then on the first thing it saw."""
 
-    def __init__(self, inner: Policy, steps: int, obs_dim: int, n_actions: int) -> None:
+    checked = True
+
+    def __init__(self, inner: Any, steps: float, world: World) -> None:
+        inner = as_policy(inner)
         self.inner, self.steps = inner, _steps("delayed", steps)
         self.name = f"{inner.name}+delayed={self.steps}"
-        self._split, self._width = obs_dim, obs_dim + n_actions
+        self._split = len(world.observations)
+        self._width = self._split + len(world.actions)
         self._held = 2 + self.steps * self._width  # agent, clock, then the views held back, oldest first
         self.memory_size, self.draws = self._held + inner.memory_size, inner.draws
 
@@ -102,7 +116,10 @@ class Delayed:
 class Idle:
     """Does nothing for the first `steps` steps, then plays as if the episode had begun."""
 
-    def __init__(self, inner: Policy, steps: int = 5) -> None:
+    checked = True
+
+    def __init__(self, inner: Any, steps: float = 5) -> None:
+        inner = as_policy(inner)
         self.inner, self.steps = inner, _steps("idle", steps)
         self.name = f"{inner.name}+idle={self.steps}"
         self.memory_size, self.draws = 2 + inner.memory_size, inner.draws
@@ -112,15 +129,19 @@ class Idle:
         action = _idle_action(mask)
         up = np.flatnonzero(memory[:, 1] >= self.steps)
         memory[:, 1] += 1
-        inner_memory = _inside(memory[up], 2, self.inner.memory_size)
-        action[up], memory[up, 2:] = self.inner.act(obs[up], mask[up], inner_memory, draws[up])
+        if len(up):
+            inner_memory = _inside(memory[up], 2, self.inner.memory_size)
+            action[up], memory[up, 2:] = self.inner.act(obs[up], mask[up], inner_memory, draws[up])
         return action, memory
 
 
 class Switching:
     """Plays as one policy, and after `steps` steps as another, which then begins afresh."""
 
-    def __init__(self, first: Policy, then: Policy, steps: int = 10) -> None:
+    checked = True
+
+    def __init__(self, first: Any, then: Any, steps: float = 10) -> None:
+        first, then = as_policy(first), as_policy(then)
         self.first, self.then, self.steps = first, then, _steps("switch", steps)
         self.name = f"{first.name}+switch={self.steps},{then.name}"
         self._second = 2 + first.memory_size
