@@ -12,7 +12,7 @@ from macop_aht.learner.mixers import Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, encode, member, set_member
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector, Rollout, Seating, greedy_returns
-from macop_aht.learner.selfplay import SelfPlayConfig, epsilon_at, train_teams
+from macop_aht.learner.selfplay import SelfPlay, SelfPlayConfig, epsilon_at
 from macop_aht.learner.update import Learner, UpdateConfig, clip_per_member, q_values, td_target
 from macop_aht.scenarios import build
 from tests.oracles import learner as plain
@@ -352,6 +352,13 @@ def test_cross_play_seats_the_right_networks():
             inputs = encode(net.shape, obs, torch.tensor(-1), torch.tensor(i))
             q, _ = net.step(inputs.expand(net.population, 1, -1), torch.zeros(net.population, 1, 64))
             assert int(q[p, 0].argmax()) == rollout.action[2 * k, i]
+
+
+def train_teams(world, config, seed, device):
+    training = SelfPlay(world, config, seed, device)
+    while not training.done:
+        training.step()
+    return training.learner
 
 
 def test_training_is_reproducible_and_depends_on_the_seed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,8 @@ class Replay:
     An episode is written step by step into the slot that `begin` gave, and can be sampled once `end` was called.
     """
 
+    _CONTENT = ("obs", "mask", "state", "action", "reward", "length", "truncated")
+
     def __init__(self, world: World, population: int, capacity: int, with_state: bool) -> None:
         agents, obs, actions = world.n_agents, len(world.observations), len(world.actions)
         self.capacity, self.limit = capacity, world.limit
@@ -48,11 +51,28 @@ class Replay:
         self.length = np.zeros((population, capacity), dtype=np.int64)  # 0 where there is no finished episode
         self.truncated = np.zeros((population, capacity), dtype=np.bool_)
         self._next = np.zeros(population, dtype=np.int64)
+        self._full = False  # whether a ring has gone around
 
     def clear(self) -> None:
         """Forget everything."""
         self.length[:] = 0
         self._next[:] = 0
+        self._full = False
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        """Everything that was ever written, for a checkpoint."""
+        used = self._used()
+        arrays = {name: getattr(self, name)[:, :used] for name in self._CONTENT}
+        return {**arrays, "next": self._next, "full": np.array(self._full)}
+
+    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take over what `state_arrays` gave."""
+        self._next[:], self._full = arrays["next"], bool(arrays["full"])
+        for name in self._CONTENT:
+            getattr(self, name)[:, : arrays[name].shape[1]] = arrays[name]
+
+    def _used(self) -> int:
+        return self.capacity if self._full else int(self._next.max())
 
     def begin(self, members: np.ndarray) -> np.ndarray:
         """A slot for a new episode of each of the members given: (R,) -> (R,). What was there is forgotten."""
@@ -60,6 +80,7 @@ class Replay:
         for row, p in enumerate(members):
             slots[row] = self._next[p]
             self._next[p] = (self._next[p] + 1) % self.capacity
+            self._full |= self._next[p] == 0
         self.length[members, slots] = 0
         return slots
 

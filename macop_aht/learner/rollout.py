@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +62,7 @@ class Rollout:
         self.world, self.device = world, device
         self.batch = Batch(world, size)
         self.batch.seed(range(seed, seed + size))
-        self._rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
         self._tables = []
         for s, net in enumerate(seating.stacks):
             flat = np.where(seating.stack == s, seating.member, -1).ravel()
@@ -70,6 +72,30 @@ class Rollout:
         self.last_action = np.full((size, agents), -1, dtype=np.int64)
         self._noise = np.zeros(size * agents, dtype=np.int64)
         self.batch.reset()
+
+    def state_arrays(self) -> dict[str, Any]:
+        """Where every episode stands, for a checkpoint."""
+        batch = self.batch
+        return {
+            "world": batch.state._asdict(),
+            "clock": batch.clock,
+            "episode": batch.episode,
+            "score": batch.score,
+            "last_action": self.last_action,
+            "memory": {str(k): table.memory.cpu().numpy() for k, table in enumerate(self._tables)},
+        }
+
+    def load_arrays(self, arrays: Mapping[str, Any]) -> None:
+        """Take over what `state_arrays` gave."""
+        batch = self.batch
+        for name, array in arrays["world"].items():
+            getattr(batch.state, name)[:] = array
+        for name in ("clock", "episode", "score"):
+            getattr(batch, name)[:] = arrays[name]
+        self.last_action[:] = arrays["last_action"]
+        for k, table in enumerate(self._tables):
+            table.memory = torch.from_numpy(arrays["memory"][str(k)]).to(self.device)
+        batch.look()
 
     def begin(self, rows: np.ndarray) -> None:
         """A new episode in the environments in `rows`, (B,) bool: memories and last actions are wiped."""
@@ -94,7 +120,7 @@ class Rollout:
             best = q.masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
             flat[table.rows] = best.cpu().numpy()
         if epsilon > 0:
-            draws = self._rng.random((2, rows, 1))
+            draws = self.rng.random((2, rows, 1))
             random_actions(self.batch.mask.reshape(rows, -1), draws[0], self._noise)
             np.copyto(flat, self._noise, where=draws[1, :, 0] < epsilon)
 
@@ -114,6 +140,13 @@ class Collector:
         self._member = np.repeat(np.arange(net.population), envs)
         self._slot = replay.begin(self._member)
         self.steps = 0  # of all members together
+
+    def state_arrays(self) -> dict[str, Any]:
+        return {"rollout": self.rollout.state_arrays(), "slot": self._slot, "steps": np.array(self.steps)}
+
+    def load_arrays(self, arrays: Mapping[str, Any]) -> None:
+        self.rollout.load_arrays(arrays["rollout"])
+        self._slot[:], self.steps = arrays["slot"], int(arrays["steps"])
 
     def step(self, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
         """One step everywhere. Gives the members whose episodes have ended, and their returns: (R,) (R,)."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -84,6 +86,31 @@ class Learner:
         losses["grad_norm"] = clip_per_member(self.parameters, self.config.max_grad_norm)
         self.optimiser.step()
         return {name: loss.detach() for name, loss in losses.items()}
+
+    def state_arrays(self) -> dict[str, Any]:
+        """Weights, targets and the optimiser's moments, for a checkpoint."""
+        parts = {"net": self.net, "mixer": self.mixer, "target_net": self.target_net, "target_mixer": self.target_mixer}
+        arrays: dict[str, Any] = {
+            part: {name: value.cpu().numpy() for name, value in module.state_dict().items()}
+            for part, module in parts.items()
+        }
+        moments = self.optimiser.state_dict()["state"]
+        arrays["adam"] = {
+            str(k): {name: value.cpu().numpy() for name, value in state.items()} for k, state in moments.items()
+        }
+        return arrays
+
+    def load_arrays(self, arrays: Mapping[str, Any]) -> None:
+        """Take over what `state_arrays` gave."""
+        parts = {"net": self.net, "mixer": self.mixer, "target_net": self.target_net, "target_mixer": self.target_mixer}
+        for part, module in parts.items():
+            module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.get(part, {}).items()})
+        whole = self.optimiser.state_dict()
+        whole["state"] = {
+            int(k): {name: torch.from_numpy(np.asarray(value)) for name, value in state.items()}
+            for k, state in arrays.get("adam", {}).items()
+        }
+        self.optimiser.load_state_dict(whole)
 
     def copy_target(self) -> None:
         """The targets become what the networks are now."""

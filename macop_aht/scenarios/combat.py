@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from macop_aht.scenarios import combat_kernels, combat_scripts
-from macop_aht.scenarios.combat_kernels import LOOPS_PER_SECOND, SIZE, Params, State
-from macop_aht.scenarios.spec import Kernels, Point, World, circle, require, require_positive, require_teammate
+from macop_aht.scenarios.combat_kernels import LOOPS_PER_SECOND, LOOPS_PER_STEP, MOVE_LENGTH, SIZE, Params, State
+from macop_aht.scenarios.spec import (
+    Kernels,
+    Point,
+    World,
+    circle,
+    entries,
+    make_whole,
+    points,
+    require,
+    require_not_negative,
+    require_positive,
+    require_teammate,
+    whole,
+)
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.drawing import Canvas
@@ -33,9 +46,10 @@ class Unit:
     shield_delay: float = 0.0  # without damage, until it regenerates
 
     def __post_init__(self) -> None:
-        require_positive(self, "health", "damage", "cooldown", "radius", "strikes", "speed")
-        for name in ("reach", "armour", "shield", "shield_rate", "shield_delay"):
-            require(getattr(self, name) >= 0, f"{name} is {getattr(self, name)}; it must not be negative")
+        require(isinstance(self.name, str) and self.name != "", f"name is {self.name!r}; give a word")
+        make_whole(self, strikes=1)
+        require_positive(self, "health", "damage", "cooldown", "radius", "speed")
+        require_not_negative(self, "reach", "armour", "shield", "shield_rate", "shield_delay")
 
 
 MARINE = Unit("marine", health=45, damage=6, cooldown=0.61, reach=5, radius=0.375)
@@ -45,11 +59,19 @@ ZEALOT = Unit(
 )  # fmt: skip
 
 
+def _units(name: str, value: object) -> tuple[Unit, ...]:
+    units = entries(name, value, "units, such as (MARINE, MARINE)")  # type: ignore[arg-type]
+    strangers = [unit for unit in units if not isinstance(unit, Unit)]
+    require(not strangers, f"{name} holds {strangers}; give units, such as MARINE or Unit(…)")
+    return units
+
+
 @dataclass(frozen=True)
 class Combat:
     """Allied units against groups of enemies that sleep at their posts, on an open field of 32 by 32.
 
-    Actions: 0 no-op (the dead only), 1 stop, 2 north, 3 south, 4 east, 5 west, 6+i attack enemy i. A move is masked where the
+    Actions: 0 no-op (the dead only), 1 stop, 2 north, 3 south, 4 east, 5 west, 6+i attack enemy i. A move leads as
+    far as the unit's speed allows, at most 2 units, which a faster one walks evenly over the step; it is masked where the
     point one unit ahead is outside the field. An attack is available on a living enemy within `shoot`, centre to
     centre; whoever is ordered to attack walks into the weapon's range, and shoots when the weapon is ready. A stopped
     unit, or one whose target has died, shoots at the nearest enemy in its weapon's range. An unavailable action is a stop.
@@ -100,6 +122,15 @@ class Combat:
     limit: int = 60  # steps
 
     def __post_init__(self) -> None:
+        for name in ("allies", "enemies"):
+            object.__setattr__(self, name, _units(name, getattr(self, name)))
+        for name in ("spawn", "posts"):
+            object.__setattr__(self, name, points(name, getattr(self, name), least=1))
+        groups = entries("groups", self.groups, "whole numbers, one for each enemy")
+        object.__setattr__(self, "groups", tuple(whole(f"groups[{k}]", group, 0) for k, group in enumerate(groups)))
+        make_whole(self, controllable=1, limit=1)
+        require_positive(self, "sight", "shoot", "acquire", "leash", "full_reward")
+        require_not_negative(self, "jitter", "alarm", "kill_reward", "win_reward")
         for units, places, names in (
             (self.allies, self.spawn, ("allies", "spawn")),
             (self.enemies, self.posts, ("enemies", "posts")),
@@ -109,20 +140,24 @@ class Combat:
                 len(units) == len(places),
                 f"{len(units)} {names[0]} but {len(places)} {names[1]}; give one for each",
             )
-        require(len(self.enemies) > 0, "enemies is empty; give at least one unit")
         spots = np.array(self.spawn + self.posts, dtype=float)
         require(
             bool(((spots >= self.jitter) & (spots <= SIZE - self.jitter)).all()),
             f"spawn and posts must lie in {self.jitter}..{SIZE - self.jitter} on both axes, the jitter away from the border",
         )
         require_teammate(self.controllable, len(self.allies))
-        require_positive(self, "sight", "shoot", "acquire", "leash", "full_reward", "limit")
+        require(
+            not any(unit.shield for unit in self.allies),
+            "allies with shields are not supported: the observation has no entry for it; give units with shield=0",
+        )
+        require(
+            self.shoot <= self.sight,
+            f"shoot {self.shoot} is larger than sight {self.sight}: nobody could see whom it may attack; give at most that",
+        )
         require(
             self.acquire <= self.leash,
             f"acquire {self.acquire} is larger than leash {self.leash}: enemies would wake and sleep at once",
         )
-        for name in ("jitter", "alarm", "kill_reward", "win_reward"):
-            require(getattr(self, name) >= 0, f"{name} is {getattr(self, name)}; it must not be negative")
 
     def build(self) -> World:
         n, m = len(self.allies), len(self.enemies)
@@ -166,7 +201,7 @@ class Combat:
         def column(name: str, scale: float = 1.0) -> np.ndarray:
             return np.array([getattr(unit, name) * scale for unit in units], dtype=np.float64)
 
-        radius = column("radius")
+        radius, speed = column("radius"), column("speed", 1 / LOOPS_PER_SECOND)
         toughness = sum(unit.health + unit.shield for unit in self.enemies)
         return Params(
             health=column("health"),
@@ -176,7 +211,8 @@ class Combat:
             strikes=np.array([unit.strikes for unit in units]),
             cooldown=column("cooldown", LOOPS_PER_SECOND),
             reach=column("reach")[:, None] + radius[:, None] + radius[None, :],
-            speed=column("speed", 1 / LOOPS_PER_SECOND),
+            speed=speed,
+            order_speed=np.minimum(speed, MOVE_LENGTH / LOOPS_PER_STEP),
             radius=radius,
             shield_rate=column("shield_rate", 1 / LOOPS_PER_SECOND),
             shield_delay=column("shield_delay", LOOPS_PER_SECOND),
@@ -217,7 +253,7 @@ class Combat:
                 continue
             x, y = state.pos[b, u]
             role = "enemy" if u >= n else "ego" if u < self.controllable else "mate"
-            glyph = str(u) if u < n else "m" if unit.name == "marine" else "Z"
+            glyph = str(u) if u < n else "m" if unit.name == "marine" else unit.name[0].upper()
             canvas.disc(x, y, unit.radius, role, glyph=glyph)
             canvas.bar(x, y + unit.radius + 0.55, 1.6, state.health[b, u] / unit.health, "health")
             if unit.shield:

@@ -19,6 +19,9 @@ LEAST_DAMAGE: Final = 0.5  # what armour always lets through
 SOFTNESS: Final = 0.5  # the share of an overlap that is undone per game loop
 BLOCK: Final = 128  # battles that are stepped together, few enough to stay in the processor's cache
 COOLDOWN_SCALE: Final = 15.0  # loops, in the global state
+MOVE_LENGTH: Final = 2.0  # how far a move order leads, at most
+MOVE_FLAGS: Final = 4  # entries of the observation, before the units'
+FLAG, DISTANCE, DX, DY, HEALTH, SHIELD = range(6)  # a unit's entries: attackable or visible, …; shields where there are any
 
 
 class Params(NamedTuple):
@@ -32,6 +35,7 @@ class Params(NamedTuple):
     cooldown: np.ndarray  # (U,) loops
     reach: np.ndarray  # (U,U) centre to centre: the weapon's range and both radii
     speed: np.ndarray  # (U,) per loop
+    order_speed: np.ndarray  # (U,) per loop of a move order, which ends after MOVE_LENGTH
     radius: np.ndarray  # (U,)
     shield_rate: np.ndarray  # (U,) per loop
     shield_delay: np.ndarray  # (U,) loops
@@ -132,7 +136,7 @@ def _accept_orders(pos, health, action, shoot, last_action):
 
 
 @njit(error_model="numpy")
-def _order_allies(block, pos, health, order, over, reach, speed, target, move):
+def _order_allies(block, pos, health, order, over, reach, speed, order_speed, target, move):
     """Turn the allies' standing orders into targets and moves for this loop."""
     n_allies, n_units = order.shape[1], pos.shape[1]
     for b in range(block[0], block[1]):
@@ -146,7 +150,7 @@ def _order_allies(block, pos, health, order, over, reach, speed, target, move):
             if health[b, u] <= 0:
                 continue
             if NORTH <= a < ATTACK:
-                move[k, u, 0], move[k, u, 1] = MOVES[a, 0] * speed[u], MOVES[a, 1] * speed[u]
+                move[k, u, 0], move[k, u, 1] = MOVES[a, 0] * order_speed[u], MOVES[a, 1] * order_speed[u]
                 continue
             v = n_allies + a - ATTACK
             if a >= ATTACK and health[b, v] > 0:
@@ -330,7 +334,9 @@ def step(params, state, action, draws, reward, terminated):
     for first in range(0, size, BLOCK):
         block = (first, min(first + BLOCK, size))
         for _ in range(LOOPS_PER_STEP):
-            _order_allies(block, pos, health, order, over, params.reach, params.speed, target, move)
+            _order_allies(
+                block, pos, health, order, over, params.reach, params.speed, params.order_speed, target, move
+            )
             _order_enemies(
                 block, pos, health, state.post, state.awake, over, params.acquire, params.leash, params.reach,
                 params.speed, target, move,
@@ -381,21 +387,21 @@ def observe(params, state, rows, obs):
             x, y = pos[b, i, 0], pos[b, i, 1]
             for a in range(NORTH, ATTACK):
                 obs[b, i, a - NORTH] = _can_move(x, y, a)
-            at = 4
+            at = MOVE_FLAGS
             for k in range(n_units - 1):  # the enemies, then the other allies
                 u = n_allies + k if k < n_units - n_allies else k - (n_units - n_allies)
                 u += u < n_allies and u >= i
                 square = _square(x, y, pos[b, u, 0], pos[b, u, 1])
                 shielded = u >= n_allies and full_shield[u] > 0
                 if health[b, u] > 0 and square <= sight * sight:
-                    obs[b, i, at] = u < n_allies or square <= shoot * shoot
-                    obs[b, i, at + 1] = np.sqrt(square) / sight
-                    obs[b, i, at + 2] = (pos[b, u, 0] - x) / sight
-                    obs[b, i, at + 3] = (pos[b, u, 1] - y) / sight
-                    obs[b, i, at + 4] = health[b, u] / full_health[u]
+                    obs[b, i, at + FLAG] = u < n_allies or square <= shoot * shoot
+                    obs[b, i, at + DISTANCE] = np.sqrt(square) / sight
+                    obs[b, i, at + DX] = (pos[b, u, 0] - x) / sight
+                    obs[b, i, at + DY] = (pos[b, u, 1] - y) / sight
+                    obs[b, i, at + HEALTH] = health[b, u] / full_health[u]
                     if shielded:
-                        obs[b, i, at + 5] = shield[b, u] / full_shield[u]
-                at += 6 if shielded else 5
+                        obs[b, i, at + SHIELD] = shield[b, u] / full_shield[u]
+                at += SHIELD + 1 if shielded else SHIELD
             obs[b, i, at] = health[b, i] / full_health[i]
 
 

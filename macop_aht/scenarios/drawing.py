@@ -110,7 +110,8 @@ class TextCanvas:
 
     def _at(self, x: float, y: float) -> tuple[int, int]:
         line = int((self._top - y) / self._height * self._lines)
-        return line, int((x - self._left) / self._width * self._columns)
+        column = int((x - self._left) / self._width * self._columns)
+        return min(max(line, 0), self._lines - 1), min(max(column, 0), self._columns - 1)  # the far border is inside
 
     def tile(self, x: float, y: float, dark: bool) -> None:
         self._columns, self._lines, self._gap = round(self._width), round(self._height), " "
@@ -135,28 +136,28 @@ class TextCanvas:
 
 
 class Window:
-    """A window on the screen that shows pictures."""
+    """A window on the screen that shows pictures. Every environment has its own."""
 
     def __init__(self, title: str, fps: int) -> None:
         try:
             import pygame
+            import pygame.window
         except ImportError as error:
             raise ImportError("the window needs pygame: pip install 'macop-aht[render]'") from error
         self._pygame, self._fps = pygame, fps
-        pygame.init()
-        pygame.display.set_caption(title)
-        self._screen = pygame.display.set_mode((WIDTH, WIDTH + HEADER))
+        pygame.display.init()
+        self._window = pygame.window.Window(title, (WIDTH, WIDTH + HEADER))
         self._clock = pygame.time.Clock()
 
     def show(self, picture: np.ndarray) -> None:
         surface = self._pygame.surfarray.make_surface(picture.transpose(1, 0, 2))
-        self._screen.blit(surface, (0, 0))
+        self._window.get_surface().blit(surface, (0, 0))
         self._pygame.event.pump()
-        self._pygame.display.flip()
+        self._window.flip()
         self._clock.tick(self._fps)
 
     def close(self) -> None:
-        self._pygame.display.quit()
+        self._window.destroy()  # the display stays on: other windows may be open
 
 
 class Screen:

@@ -9,13 +9,11 @@ import numpy as np
 from numba import njit
 
 from macop_aht.scenarios import lbf_scripts
-from macop_aht.scenarios.spec import Cell, Kernels, World, require, require_positive, require_teammate
+from macop_aht.scenarios.lbf_scripts import FREE, MOVES, WALL
+from macop_aht.scenarios.spec import Cell, Kernels, World, cell, cells, make_whole, require, require_teammate
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.drawing import Canvas
-
-FREE, WALL = -1, -2  # a cell of the map holds one of these, or the index of the food that stands on it
-MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.int64)
 
 
 class Params(NamedTuple):
@@ -201,15 +199,16 @@ class LevelBasedForaging:
     limit: int = 25  # steps
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "foods", tuple(sorted((int(r), int(c)) for r, c in self.foods)))
-        object.__setattr__(self, "spawn", tuple((int(r), int(c)) for r, c in self.spawn))
+        make_whole(self, meetings=0, n_agents=2, controllable=1, max_level=1, limit=1)
+        object.__setattr__(self, "shape", cell("shape", self.shape))
+        object.__setattr__(self, "foods", tuple(sorted(cells("foods", self.foods, least=1))))
+        object.__setattr__(self, "spawn", cells("spawn", self.spawn, least=2))
         rows, cols = self.shape
         require(rows >= 1 and cols >= 1, f"shape {self.shape} has no cells; give (rows, columns) of at least 1")
-        require(len(self.foods) > 0, "foods is empty; give at least one (row, column)")
-        for what, cells in (("foods", self.foods), ("spawn", self.spawn)):
-            outside = [cell for cell in cells if not (0 <= cell[0] < rows and 0 <= cell[1] < cols)]
+        for what, places in (("foods", self.foods), ("spawn", self.spawn)):
+            outside = [place for place in places if not (0 <= place[0] < rows and 0 <= place[1] < cols)]
             require(not outside, f"{what} {outside} lie outside the {rows}x{cols} grid; rows and columns count from 0")
-            require(len(set(cells)) == len(cells), f"{what} names a cell twice: {cells}")
+            require(len(set(places)) == len(places), f"{what} names a cell twice: {places}")
         require(not set(self.foods) & set(self.spawn), f"spawn cells {set(self.foods) & set(self.spawn)} hold foods")
         require_teammate(self.controllable, self.n_agents)
         require(
@@ -220,8 +219,6 @@ class LevelBasedForaging:
             room >= self.n_agents,
             f"no food has room for more than {room} agents next to it, but it takes all {self.n_agents} to collect one",
         )
-        require_positive(self, "max_level", "limit")
-        require(self.meetings >= 0, f"meetings is {self.meetings}; it must not be negative")
 
     def _room(self, food: Cell) -> int:
         """How many agents can stand next to the food."""
@@ -231,14 +228,14 @@ class LevelBasedForaging:
 
     def build(self) -> World:
         rows, cols = self.shape
-        cells = np.full((rows + 2, cols + 2), WALL, dtype=np.int64)
-        cells[1:-1, 1:-1] = FREE
+        content = np.full((rows + 2, cols + 2), WALL, dtype=np.int64)
+        content[1:-1, 1:-1] = FREE
         for f, (row, col) in enumerate(self.foods):
-            cells[row + 1, col + 1] = f
+            content[row + 1, col + 1] = f
         open_moves = np.zeros((rows, cols, 5), dtype=np.int8)
         beside = np.zeros((rows, cols), dtype=np.int8)
         for row, col in np.ndindex(rows, cols):
-            around = cells[row + 1 + MOVES[:, 0], col + 1 + MOVES[:, 1]]  # what the five moves lead to
+            around = content[row + 1 + MOVES[:, 0], col + 1 + MOVES[:, 1]]  # what the five moves lead to
             open_moves[row, col] = around == FREE
             beside[row, col] = (around[1:] >= 0).any()
         open_moves[:, :, 0] = 1
@@ -250,7 +247,7 @@ class LevelBasedForaging:
         return World(
             kernels=Kernels(reset, step, observe, mask, advance),
             params=Params(
-                cells, open_moves, beside, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings
+                content, open_moves, beside, np.array(self.foods), np.array(self.spawn), self.max_level, self.meetings
             ),
             allocate=self._allocate,
             n_agents=self.n_agents,
@@ -262,7 +259,7 @@ class LevelBasedForaging:
             state_dim=self.n_agents * 2 * len(things),
             reset_draws=2 * self.n_agents,
             step_draws=0,
-            scripts=lbf_scripts.scripts(self.shape, self.foods, self.meetings, self.n_agents),
+            scripts=lbf_scripts.scripts(content, self.foods, self.meetings, self.n_agents),
             draw=self._draw,
         )
 

@@ -19,6 +19,7 @@ FOOD, NEAREST, FARTHEST, FOLLOW, WAIT, VIA = range(6)
 AGENT, CHOICE, MET, LAST_ROW, LAST_COL, WANTED, STEPS, PASSED = range(8)  # the memory's columns
 MEMORY: Final = 8
 DRAWS: Final = 2
+FREE, WALL = -1, -2  # a cell of the map holds one of these, or the index of the food that stands on it
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.int64)
 FAR: Final = 10_000
 
@@ -35,23 +36,20 @@ class Map(NamedTuple):
     n_agents: int
 
 
-def _ways(shape: Cell, foods: tuple[Cell, ...]) -> np.ndarray:
+def _ways(content: np.ndarray) -> np.ndarray:
     """Shortest ways between all pairs of cells that hold no food, by breadth-first search."""
-    rows, cols = shape
-    blocked = np.zeros(shape, dtype=np.bool_)
-    for cell in foods:
-        blocked[cell] = True
-    way = np.full((rows * cols, rows * cols), FAR, dtype=np.int64)
-    _search(blocked, way)
+    count = (content.shape[0] - 2) * (content.shape[1] - 2)
+    way = np.full((count, count), FAR, dtype=np.int16)
+    _search(content, way)
     return way
 
 
 @njit(cache=True)
-def _search(blocked, way):
-    rows, cols = blocked.shape
+def _search(content, way):
+    rows, cols = content.shape[0] - 2, content.shape[1] - 2  # the wall is not counted
     queue = np.empty(rows * cols, dtype=np.int64)
     for start in range(rows * cols):
-        if blocked[start // cols, start % cols]:
+        if content[start // cols + 1, start % cols + 1] != FREE:
             continue
         way[start, start] = 0
         queue[0] = start
@@ -61,12 +59,7 @@ def _search(blocked, way):
             head += 1
             for a in range(1, 5):
                 row, col = cell // cols + MOVES[a, 0], cell % cols + MOVES[a, 1]
-                if (
-                    0 <= row < rows
-                    and 0 <= col < cols
-                    and not blocked[row, col]
-                    and way[start, row * cols + col] == FAR
-                ):
+                if content[row + 1, col + 1] == FREE and way[start, row * cols + col] == FAR:
                     way[start, row * cols + col] = way[start, cell] + 1
                     queue[tail] = row * cols + col
                     tail += 1
@@ -86,6 +79,16 @@ def _positions(world, row_obs, agent, pos):
         if i != agent:
             at += 2
             pos[i, 0], pos[i, 1] = int(row_obs[at]), int(row_obs[at + 1])
+
+
+@njit(cache=True)
+def _together(pos):
+    """Whether any two agents stand side by side: `pos` (N,2)."""
+    for i in range(pos.shape[0]):
+        for j in range(i):
+            if _apart(pos[i, 0], pos[i, 1], pos[j, 0], pos[j, 1]) == 1:
+                return True
+    return False
 
 
 @njit(cache=True)
@@ -173,7 +176,7 @@ def act(world, code, argument, obs, mask, memory, draws, action):
         _positions(world, obs[r], agent, pos)
         row, col = pos[agent, 0], pos[agent, 1]
         other = 0 if agent != 0 else 1
-        if memory[r, STEPS] > 0 and _apart(row, col, pos[other, 0], pos[other, 1]) == 1:
+        if memory[r, STEPS] > 0 and _together(pos):
             memory[r, MET] += 1
 
         food = _destination(world, code, argument, pos, agent, memory[r])
@@ -203,11 +206,14 @@ def act(world, code, argument, obs, mask, memory, draws, action):
         action[r] = choice
 
 
-def scripts(shape: Cell, foods: tuple[Cell, ...], meetings: int, n_agents: int) -> dict[str, Script]:
-    """The scripts of a foraging world by name: one per food, the general ones, and paths where there is one food only."""
-    rows, cols = shape
+def scripts(content: np.ndarray, foods: tuple[Cell, ...], meetings: int, n_agents: int) -> dict[str, Script]:
+    """The scripts of a foraging world by name: one per food, the general ones, and paths where there is one food only.
+
+    `content` is the map with a wall around it.
+    """
+    rows, cols = content.shape[0] - 2, content.shape[1] - 2
     via = ((rows - 1, 0), (0, cols - 1), (rows // 2, cols // 2))
-    world = Map(np.array(foods), _ways(shape, foods), np.array(via), cols, rows, meetings, n_agents)
+    world = Map(np.array(foods), _ways(content), np.array(via), cols, rows, meetings, n_agents)
 
     def script(about: str, code: int, argument: int = 0) -> Script:
         return Script(about, act, world, code, argument, MEMORY, DRAWS)

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numba import njit
 
 from macop_aht.scenarios import particle_scripts
-from macop_aht.scenarios.spec import Kernels, Point, Script, World, hint, require, require_positive, require_teammate
+from macop_aht.scenarios.particle_scripts import DAMPING, DT, MOVES, OTHERS, SELF, VELOCITY
+from macop_aht.scenarios.spec import (
+    Kernels,
+    Point,
+    Script,
+    World,
+    hint,
+    make_whole,
+    points,
+    require,
+    require_not_negative,
+    require_positive,
+    require_teammate,
+)
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.drawing import Canvas
 
-DT: Final = 0.1
-DAMPING: Final = 0.25
 CONTACT_FORCE: Final = 100.0
 CONTACT_MARGIN: Final = 1e-3
 ACTIONS = ("nothing", "west", "east", "south", "north")  # -x, +x, -y, +y
-MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.float64)
 
 PreyPolicy = Literal["random", "flee", "still"]
 PREY_POLICIES: tuple[str, ...] = get_args(PreyPolicy)
@@ -180,10 +191,10 @@ def observe_prey(params, state, rows, obs):
         if not rows[b]:
             continue
         for i in range(n_predators):
-            at = 4
+            at = OTHERS
             for x in range(2):
-                obs[b, i, x] = state.pos[b, i, x]
-                obs[b, i, 2 + x] = state.vel[b, i, x]
+                obs[b, i, SELF + x] = state.pos[b, i, x]
+                obs[b, i, VELOCITY + x] = state.vel[b, i, x]
             for e in range(n_bodies):
                 if e != i:
                     obs[b, i, at] = state.pos[b, e, 0] - state.pos[b, i, 0]
@@ -203,10 +214,10 @@ def observe_landmarks(params, state, rows, obs):
         if not rows[b]:
             continue
         for i in range(n_agents):
-            at = 4
+            at = OTHERS
             for x in range(2):
-                obs[b, i, x] = state.pos[b, i, x]
-                obs[b, i, 2 + x] = state.vel[b, i, x]
+                obs[b, i, SELF + x] = state.pos[b, i, x]
+                obs[b, i, VELOCITY + x] = state.vel[b, i, x]
             for k in range(state.landmark.shape[1]):
                 obs[b, i, at] = state.landmark[b, k, 0] - state.pos[b, i, 0]
                 obs[b, i, at + 1] = state.landmark[b, k, 1] - state.pos[b, i, 1]
@@ -240,10 +251,10 @@ def advance_landmarks(params, state, action, draws, reward, terminated, rows, ob
     mask(params, state, rows, out)
 
 
-def _points(name: str, points: tuple[Point, ...], least: int) -> tuple[Point, ...]:
-    require(len(points) >= least, f"{name} holds {len(points)} points; give at least {least} (x, y)")
-    require(bool(np.isfinite(np.array(points, dtype=float)).all()), f"{name} {points} must be finite (x, y) pairs")
-    return tuple((float(x), float(y)) for x, y in points)
+def _allocate(bodies: int, landmarks: int, size: int) -> State:
+    return State(
+        pos=np.zeros((size, bodies, 2)), vel=np.zeros((size, bodies, 2)), landmark=np.zeros((size, landmarks, 2))
+    )
 
 
 def _names(*things: str) -> tuple[str, ...]:
@@ -259,9 +270,7 @@ def _world(
     return World(
         kernels=kernels,
         params=params,
-        allocate=lambda size: State(
-            pos=np.zeros((size, bodies, 2)), vel=np.zeros((size, bodies, 2)), landmark=np.zeros((size, landmarks, 2))
-        ),
+        allocate=partial(_allocate, bodies, landmarks),
         n_agents=n_agents,
         controllable=controllable,
         limit=limit,
@@ -308,14 +317,15 @@ class PredatorPrey:
     limit: int = 25  # steps
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prey", _points("prey", self.prey, least=1))
+        make_whole(self, n_agents=2, controllable=1, limit=1)
+        object.__setattr__(self, "prey", points("prey", self.prey, least=1))
         require(
             self.prey_policy in PREY_POLICIES,
             f"prey_policy {self.prey_policy!r} is unknown; {hint(str(self.prey_policy), PREY_POLICIES)}",
         )
         require_teammate(self.controllable, self.n_agents)
         require_positive(self, "prey_acceleration", "prey_max_speed", "prey_radius")
-        require_positive(self, "acceleration", "max_speed", "radius", "spawn", "limit")
+        require_positive(self, "acceleration", "max_speed", "radius", "spawn")
 
     def build(self) -> World:
         n, p = self.n_agents, len(self.prey)
@@ -337,7 +347,7 @@ class PredatorPrey:
         return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw)
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        _show_all(canvas, state.pos[b])
+        _show_all(canvas, state, b)
         for e, (x, y) in enumerate(state.pos[b]):
             if e >= self.n_agents:
                 canvas.ring(x, y, 2 * (self.radius + self.prey_radius), "prey")
@@ -370,15 +380,16 @@ class CooperativeNavigation:
     limit: int = 25  # steps
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "agents", _points("agents", self.agents, least=2))
-        object.__setattr__(self, "landmarks", _points("landmarks", self.landmarks, least=1))
+        make_whole(self, controllable=1, limit=1)
+        object.__setattr__(self, "agents", points("agents", self.agents, least=2))
+        object.__setattr__(self, "landmarks", points("landmarks", self.landmarks, least=1))
         require(
             len(self.landmarks) <= len(self.agents),
             f"{len(self.landmarks)} landmarks are too many for {len(self.agents)} agents",
         )
         require_teammate(self.controllable, len(self.agents))
-        require_positive(self, "near", "acceleration", "radius", "limit")
-        require(self.jitter >= 0, f"jitter is {self.jitter}; it must not be negative")
+        require_positive(self, "near", "acceleration", "radius")
+        require_not_negative(self, "jitter")
 
     def build(self) -> World:
         n, places = len(self.agents), len(self.landmarks)
@@ -399,16 +410,16 @@ class CooperativeNavigation:
         return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw)
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        _show_all(canvas, state.pos[b])
+        _show_all(canvas, state, b)
         for x, y in state.landmark[b]:
             canvas.ring(x, y, self.near * 2 * self.radius, "landmark")
             canvas.disc(x, y, self.radius, "landmark", glyph="x")
         _draw_agents(canvas, state.pos[b], self.controllable, self.radius)
 
 
-def _show_all(canvas: Canvas, pos: np.ndarray) -> None:
-    """The plane has no walls: show as much of it as it takes."""
-    half = max(1.6, float(np.abs(pos).max()) + 0.3)
+def _show_all(canvas: Canvas, state: State, b: int) -> None:
+    """The plane has no walls: show as much of it as bodies and landmarks take."""
+    half = max(1.6, float(np.abs(np.concatenate([state.pos[b], state.landmark[b]])).max()) + 0.3)
     canvas.area(-half, -half, half, half)
 
 

@@ -18,12 +18,13 @@ PREY, NEAREST_PREY, EGOS_PREY, FLANKER = range(4)
 LANDMARK, NEAREST, FARTHEST, LEFT_FREE = range(4)
 AGENT, CHOICE = range(2)  # the memory's columns
 MEMORY: Final = 2
+DT: Final = 0.1  # seconds per step
+DAMPING: Final = 0.25  # the part of its velocity that a body loses per step
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.float64)
+SELF, VELOCITY, OTHERS = 0, 2, 4  # where the observation holds the agent's own figures, and everybody else's
 COAST: Final = 3.0  # steps: how far ahead steering looks
 LEAD: Final = 0.2  # seconds: how far ahead of a moving prey to aim
 BESIDE: Final = 0.15  # how far from the prey a predator wants to be
-DT: Final = 0.1
-DAMPING: Final = 0.25
 
 
 class Facts(NamedTuple):
@@ -69,11 +70,10 @@ def _extreme(row, first, count, origin_x, origin_y, farthest):
 @njit(cache=True)
 def act_prey(facts, code, argument, obs, mask, memory, draws, action):
     """Chase a prey: `obs` (R,D) -> `action` (R,)."""
-    others = 4
-    prey = others + 2 * (facts.n_agents - 1)
+    prey = OTHERS + 2 * (facts.n_agents - 1)
     for r in range(obs.shape[0]):
         row = obs[r]
-        ego_x, ego_y = row[others], row[others + 1]
+        ego_x, ego_y = row[OTHERS], row[OTHERS + 1]
         if code == PREY:
             k = argument
         elif code == NEAREST_PREY:
@@ -91,19 +91,19 @@ def act_prey(facts, code, argument, obs, mask, memory, draws, action):
             side_x, side_y = side * (ego_y / 2 - y), side * (x - ego_x / 2)
         length = max(np.sqrt(side_x * side_x + side_y * side_y), 1e-6)
         x, y = x + BESIDE * side_x / length, y + BESIDE * side_y / length
-        action[r] = _steer(x, y, row[2], row[3], facts.acceleration, facts.max_speed)
+        action[r] = _steer(x, y, row[VELOCITY], row[VELOCITY + 1], facts.acceleration, facts.max_speed)
 
 
 @njit(cache=True)
 def _left_free(row, facts):
     """The landmark whose nearest other agent is farthest away."""
-    others = 4 + 2 * facts.n_goals
+    landmarks, others = OTHERS, OTHERS + 2 * facts.n_goals
     best, best_gap = 0, -1.0
     for k in range(facts.n_goals):
         gap = np.inf
         for j in range(facts.n_agents - 1):
-            dx = row[4 + 2 * k] - row[others + 2 * j]
-            dy = row[4 + 2 * k + 1] - row[others + 2 * j + 1]
+            dx = row[landmarks + 2 * k] - row[others + 2 * j]
+            dy = row[landmarks + 2 * k + 1] - row[others + 2 * j + 1]
             gap = min(gap, dx * dx + dy * dy)
         if gap > best_gap:
             best, best_gap = k, gap
@@ -113,6 +113,7 @@ def _left_free(row, facts):
 @njit(cache=True)
 def act_landmark(facts, code, argument, obs, mask, memory, draws, action):
     """Go to a landmark and stay there: `obs` (R,D) -> `action` (R,)."""
+    landmarks = OTHERS
     for r in range(obs.shape[0]):
         row = obs[r]
         if code == LANDMARK:
@@ -121,9 +122,10 @@ def act_landmark(facts, code, argument, obs, mask, memory, draws, action):
             k = _left_free(row, facts)
         else:
             if memory[r, CHOICE] == 0:
-                memory[r, CHOICE] = 1 + _extreme(row, 4, facts.n_goals, 0.0, 0.0, code == FARTHEST)
+                memory[r, CHOICE] = 1 + _extreme(row, landmarks, facts.n_goals, 0.0, 0.0, code == FARTHEST)
             k = int(memory[r, CHOICE]) - 1
-        action[r] = _steer(row[4 + 2 * k], row[4 + 2 * k + 1], row[2], row[3], facts.acceleration, facts.max_speed)
+        x, y = row[landmarks + 2 * k], row[landmarks + 2 * k + 1]
+        action[r] = _steer(x, y, row[VELOCITY], row[VELOCITY + 1], facts.acceleration, facts.max_speed)
 
 
 def prey_scripts(n_agents: int, n_prey: int, acceleration: float, max_speed: float) -> dict[str, Script]:

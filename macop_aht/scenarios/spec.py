@@ -7,9 +7,12 @@ state, a named tuple of arrays with leading axis B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import isfinite
+from numbers import Real
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -77,7 +80,7 @@ class Family(Protocol):
 
 
 def hint(word: str, allowed: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
-    """`'corner-nw' is not …` with a suggestion where one is near, and the list of what is allowed."""
+    """`did you mean 'corner-nw'? Allowed: …`, or only what is allowed where no name is near."""
     near = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     question = f"did you mean {near[0]!r}? " if near else ""
     return f"{question}Allowed: {', '.join(map(str, allowed))}"
@@ -104,8 +107,72 @@ def require_teammate(controllable: int, n_agents: int) -> None:
     )
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and isfinite(value)
+
+
 def require_positive(thing: object, *names: str) -> None:
-    """The named parameters are greater than zero (NaN is not)."""
+    """The named parameters are finite numbers greater than zero."""
     for name in names:
         value = getattr(thing, name)
-        require(value > 0, f"{name} is {value}; it must be positive")
+        require(_is_number(value) and value > 0, f"{name} is {value!r}; it must be positive, a finite number")
+
+
+def require_not_negative(thing: object, *names: str) -> None:
+    """The named parameters are finite numbers of at least zero."""
+    for name in names:
+        value = getattr(thing, name)
+        require(_is_number(value) and value >= 0, f"{name} is {value!r}; it must not be negative, and a finite number")
+
+
+def entries(name: str, value: Iterable[Any], what: str) -> tuple[Any, ...]:
+    """A sequence of any kind as a tuple, so that it hashes."""
+    try:
+        return tuple(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; give a sequence of {what}") from None
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """A whole number of any integer type as an int."""
+    bound = "positive" if least == 1 else f"at least {least}"
+    problem = f"{name} is {value!r}; it must be {bound}, a whole number"
+    try:
+        number = index(value)
+    except TypeError:
+        raise TypeError(problem) from None
+    require(number >= least, problem)
+    return number
+
+
+def make_whole(thing: object, **least: int) -> None:
+    """Turn the named parameters of a frozen dataclass into ints, each of at least so much."""
+    for name, bound in least.items():
+        object.__setattr__(thing, name, whole(name, getattr(thing, name), bound))
+
+
+def point(name: str, value: Any) -> Point:
+    """A pair of numbers from a sequence of any kind."""
+    pair = entries(name, value, "two numbers, such as (1, 2)")
+    good = len(pair) == 2 and all(map(_is_number, pair))
+    require(good, f"{name} is {value!r}; it must be two numbers, such as (1, 2), and they must be finite")
+    return float(pair[0]), float(pair[1])
+
+
+def points(name: str, value: Any, least: int) -> tuple[Point, ...]:
+    """At least so many pairs of numbers from a sequence of any kind."""
+    pairs = entries(name, value, "pairs of numbers, such as ((1, 2), (3, 4))")
+    require(len(pairs) >= least, f"{name} holds {len(pairs)} points; give at least {least} (x, y)")
+    return tuple(point(f"{name}[{k}]", pair) for k, pair in enumerate(pairs))
+
+
+def cell(name: str, value: Any) -> Cell:
+    """A pair of whole numbers."""
+    row, col = point(name, value)
+    require(row.is_integer() and col.is_integer(), f"{name} is {value!r}; rows and columns must be whole numbers")
+    return int(row), int(col)
+
+
+def cells(name: str, value: Any, least: int) -> tuple[Cell, ...]:
+    """At least so many pairs of whole numbers."""
+    return tuple(cell(f"{name}[{k}]", pair) for k, pair in enumerate(points(name, value, least)))

@@ -1,0 +1,94 @@
+"""Checkpoints: named arrays and a JSON note in one file, written whole or not at all, without pickle."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+KEEP = 2  # the newest, and the one before it in case the newest is damaged
+_NOTE = "note.json"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written or read; the message says what still stands and what to do."""
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+    """Nested dictionaries of arrays as one, the names joined by a slash."""
+    flat: dict[str, np.ndarray] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}/")
+        else:
+            flat[prefix + name] = np.asarray(value)
+    return flat
+
+
+def unflatten(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The inverse of `flatten`."""
+    tree: dict[str, Any] = {}
+    for path, value in flat.items():
+        *rooms, name = path.split("/")
+        room = tree
+        for key in rooms:
+            room = room.setdefault(key, {})
+        room[name] = value
+    return tree
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("checkpoint-*.npz"))
+
+
+def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Path:
+    """Write checkpoint `number` into the folder. Only when it is safely on the disk, older ones are removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"checkpoint-{number:09d}.npz"
+    unfinished = path.with_suffix(".unfinished")
+    try:
+        with open(unfinished, "wb") as file:
+            encoded = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
+            np.savez(file, allow_pickle=False, **{_NOTE: encoded}, **flatten(arrays))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        kept = _files(folder)
+        why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
+        stands = f"{kept[-1].name} still stands" if kept else "there is none so far"
+        raise CheckpointError(
+            f"cannot write {path}: {why}. The last good checkpoint: {stands}. Make room, then go on with --resume"
+        ) from error
+    for old in _files(folder)[:-KEEP]:
+        old.unlink()
+    return path
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}  # reading checks every entry's sum
+    note = json.loads(arrays.pop(_NOTE).tobytes())
+    return unflatten(arrays), note
+
+
+def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
+    """The newest checkpoint that can be read: arrays, note, and what was wrong with newer ones. None where there is none."""
+    complaints: list[str] = []
+    for path in reversed(_files(folder)):
+        try:
+            return *_read(path), complaints
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            complaints.append(f"{path.name} is damaged ({error}); going back to the one before")
+    if complaints:
+        raise CheckpointError(
+            f"no checkpoint in {folder} can be read: {'; '.join(complaints)}. Start again in another folder"
+        )
+    return None
