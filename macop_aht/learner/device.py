@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 
@@ -18,3 +20,8 @@ def choose_device(name: str = "auto") -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {name!r} is not there: {torch.cuda.device_count()} CUDA devices are; use auto or cpu")
     return device
+
+
+def default_threads() -> int:
+    """Two threads where there are two cores: the stacked products are large enough for two, and too small for more."""
+    return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -24,7 +24,7 @@ class Vdn(nn.Module):
 
 
 class Qmix(nn.Module):
-    """P mixing networks, their weights given by hypernetworks on the state and never negative: each agent's best is the team's."""
+    """P mixing networks, their weights from hypernetworks on the state and never negative: each agent's best is the team's."""
 
     needs_state = True
 

@@ -21,7 +21,9 @@ BLOCK: Final = 128  # battles that are stepped together, few enough to stay in t
 COOLDOWN_SCALE: Final = 15.0  # loops, in the global state
 MOVE_LENGTH: Final = 2.0  # how far a move order leads, at most
 MOVE_FLAGS: Final = 4  # entries of the observation, before the units'
-FLAG, DISTANCE, DX, DY, HEALTH, SHIELD = range(6)  # a unit's entries: attackable or visible, …; shields where there are any
+FLAG, DISTANCE, DX, DY, HEALTH, SHIELD = range(
+    6
+)  # a unit's entries: attackable or visible, …; shields where there are any
 
 
 class Params(NamedTuple):
@@ -334,9 +336,7 @@ def step(params, state, action, draws, reward, terminated):
     for first in range(0, size, BLOCK):
         block = (first, min(first + BLOCK, size))
         for _ in range(LOOPS_PER_STEP):
-            _order_allies(
-                block, pos, health, order, over, params.reach, params.speed, params.order_speed, target, move
-            )
+            _order_allies(block, pos, health, order, over, params.reach, params.speed, params.order_speed, target, move)
             _order_enemies(
                 block, pos, health, state.post, state.awake, over, params.acquire, params.leash, params.reach,
                 params.speed, target, move,

@@ -12,6 +12,27 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numba import njit
 
+from macop_aht.scenarios.combat_kernels import (
+    ATTACK,
+    DISTANCE,
+    DX,
+    DY,
+    EAST,
+    FLAG,
+    HEALTH,
+    LOOPS_PER_SECOND,
+    LOOPS_PER_STEP,
+    MOVE_FLAGS,
+    MOVE_LENGTH,
+    MOVES,
+    NORTH,
+    NOTHING,
+    SHIELD,
+    SIZE,
+    SOUTH,
+    STOP,
+    WEST,
+)
 from macop_aht.scenarios.spec import Script
 
 if TYPE_CHECKING:
@@ -20,13 +41,18 @@ if TYPE_CHECKING:
 ROUTE, WEAKEST, NEAREST, KITE, HOLD, FOLLOW, BAIT = range(7)
 AGENT, X, Y, LEG, LAST = range(5)  # the memory's columns
 MEMORY: Final = 5
-STOP, NORTH, SOUTH, EAST, WEST, ATTACK = range(1, 7)
-STRIDE: Final = 8 / 22.4  # seconds per step
+NOWHERE: Final = -1  # the group of a place where no enemies stand
 ARRIVED: Final = 2.5  # this near to a post with nobody in sight: on to the next
+PASSED: Final = 1.0  # this near to a place on the way: on to the next
+APPROACH: Final = 1 / 12  # turns: how far beside the straight way a walker around comes to its first post
 COMPANY: Final = 2.0  # how near to the ego a follower stays
 KITE_WITHIN: Final = 4.0  # a kiter backs off from enemies nearer than this
 BAIT_NEAR: Final = 4.0  # a bait keeps the enemy that chases it between these distances
 BAIT_FAR: Final = 6.5
+FLEE: Final = 4.0  # whoever is chased by an enemy of shorter reach runs when it is nearer than this
+CAUGHT: Final = 1.1
+BORDER: Final = 1.0
+SLEEP: Final = 1.0
 
 
 class Facts(NamedTuple):
@@ -37,8 +63,9 @@ class Facts(NamedTuple):
     ally_at: int
     start: np.ndarray  # (2,) the middle of the allies' spawn
     group: np.ndarray  # (M,) which enemies stand together, counted from 0
-    places: np.ndarray  # (G,2) the middle of each group's posts
-    routes: np.ndarray  # (R,G) the groups in the order of visit
+    outranged: np.ndarray  # (M,) bool: whose weapon reaches less far than the allies'
+    places: np.ndarray  # (R,L,2) where each route leads
+    visits: np.ndarray  # (R,L) the group that stands there, or NOWHERE
     acquire: float
     sight: float
     stride: float  # the length of one move order
@@ -61,19 +88,20 @@ def _pick(facts, code, row, agent, visiting):
 
     On a route, that is an enemy of the group to visit, or one so near that it is awake.
     """
-    from_ego = code == FOLLOW and agent != 0 and row[facts.ally_at] > 0
-    origin_x = row[facts.ally_at + 2] if from_ego else 0.0
-    origin_y = row[facts.ally_at + 3] if from_ego else 0.0
+    from_ego = code == FOLLOW and agent != 0 and row[facts.ally_at + FLAG] > 0
+    origin_x = row[facts.ally_at + DX] if from_ego else 0.0
+    origin_y = row[facts.ally_at + DY] if from_ego else 0.0
     best, least = -1, np.inf
     for e in range(facts.enemy_at.shape[0]):
         at = facts.enemy_at[e]
-        if row[at + 4] <= 0:  # dead or out of sight
+        if row[at + HEALTH] <= 0:  # dead or out of sight
             continue
-        if code in (ROUTE, KITE, BAIT) and facts.group[e] != visiting and row[at + 1] * facts.sight > facts.acquire:
+        asleep = row[at + DISTANCE] * facts.sight > facts.acquire
+        if code in (ROUTE, KITE, BAIT) and facts.group[e] != visiting and asleep:
             continue
-        score = (row[at + 2] - origin_x) ** 2 + (row[at + 3] - origin_y) ** 2
+        score = (row[at + DX] - origin_x) ** 2 + (row[at + DY] - origin_y) ** 2
         if code == WEAKEST:
-            score += 100 * row[at + 4] - 1000 * row[at]  # those it can attack first, among them the weakest
+            score += 100 * row[at + HEALTH] - 1000 * row[at + FLAG]  # those it can attack first, of them the weakest
         if score < least:
             best, least = e, score
     return best
@@ -82,24 +110,56 @@ def _pick(facts, code, row, agent, visiting):
 @njit(cache=True)
 def _chased(facts, row, at):
     """Whether the enemy whose entries begin at `at` is nearer to this agent than to every ally in sight."""
-    own = row[at + 2] ** 2 + row[at + 3] ** 2
+    own = row[at + DX] ** 2 + row[at + DY] ** 2
     for j in range(facts.n_agents - 1):
-        ally = facts.ally_at + 5 * j
-        if row[ally] > 0 and (row[at + 2] - row[ally + 2]) ** 2 + (row[at + 3] - row[ally + 3]) ** 2 < own:
+        ally = facts.ally_at + SHIELD * j
+        if row[ally] > 0 and (row[at + DX] - row[ally + DX]) ** 2 + (row[at + DY] - row[ally + DY]) ** 2 < own:
             return False
     return True
 
 
 @njit(cache=True)
-def _fight(facts, code, row, row_mask, enemy, last):
+def _flee(facts, row, row_mask, enemy, memory):
+    best, most = STOP, -np.inf
+    for a in range(NORTH, ATTACK):
+        if not row_mask[a]:
+            continue
+        mx, my = MOVES[a, 0] * facts.stride, MOVES[a, 1] * facts.stride
+        x, y = memory[X] + mx, memory[Y] + my
+        edge = max(min(min(x, SIZE - x), min(y, SIZE - y)), 0.0)
+        score = -BORDER / (edge + 1)
+        for e in range(facts.enemy_at.shape[0]):
+            at = facts.enemy_at[e]
+            if row[at + HEALTH] <= 0:
+                continue
+            d = np.sqrt((row[at + DX] * facts.sight - mx) ** 2 + (row[at + DY] * facts.sight - my) ** 2)
+            if e == enemy or row[at + DISTANCE] * facts.sight <= facts.acquire:
+                score -= 1 / d
+            elif d < facts.acquire + 0.2:
+                score -= SLEEP
+        if score > most:
+            best, most = a, score
+    return best
+
+
+@njit(cache=True)
+def _fight(facts, code, row, row_mask, enemy, memory):
     at = facts.enemy_at[enemy]
-    dx, dy, distance = row[at + 2], row[at + 3], row[at + 1] * facts.sight
-    if code == KITE and last >= ATTACK and distance < KITE_WITHIN:
+    dx, dy, distance = row[at + DX], row[at + DY], row[at + DISTANCE] * facts.sight
+    if code == KITE and memory[LAST] >= ATTACK and distance < KITE_WITHIN:
         return _move(-dx, -dy, row_mask)
     if code == BAIT and _chased(facts, row, at):
         if distance < BAIT_NEAR:
             return _move(-dx, -dy, row_mask)
         return STOP if distance < BAIT_FAR else _move(dx, dy, row_mask)
+    if (
+        code == ROUTE
+        and facts.outranged[enemy]
+        and row[facts.ally_at] > 0
+        and CAUGHT < distance < FLEE
+        and _chased(facts, row, at)
+    ):
+        return _flee(facts, row, row_mask, enemy, memory)
     if row_mask[ATTACK + enemy]:
         return ATTACK + enemy
     return STOP if code == HOLD else _move(dx, dy, row_mask)
@@ -111,15 +171,16 @@ def _travel(facts, code, argument, row, row_mask, memory):
     if code == HOLD:
         return STOP
     follows = code in (WEAKEST, NEAREST, FOLLOW)
-    if follows and memory[AGENT] != 0 and row[facts.ally_at] > 0:
-        if row[facts.ally_at + 1] * facts.sight <= COMPANY:
+    if follows and memory[AGENT] != 0 and row[facts.ally_at + FLAG] > 0:
+        if row[facts.ally_at + DISTANCE] * facts.sight <= COMPANY:
             return STOP
-        return _move(row[facts.ally_at + 2], row[facts.ally_at + 3], row_mask)
-    route = facts.routes[argument]
-    for _ in range(route.shape[0]):
-        goal = facts.places[route[int(memory[LEG]) % route.shape[0]]]
-        dx, dy = goal[0] - memory[X], goal[1] - memory[Y]
-        if dx * dx + dy * dy > ARRIVED**2:
+        return _move(row[facts.ally_at + DX], row[facts.ally_at + DY], row_mask)
+    n_legs = facts.visits.shape[1]
+    for _ in range(n_legs):
+        leg = int(memory[LEG]) % n_legs
+        dx, dy = facts.places[argument, leg, 0] - memory[X], facts.places[argument, leg, 1] - memory[Y]
+        near = PASSED if facts.visits[argument, leg] == NOWHERE else ARRIVED
+        if dx * dx + dy * dy > near**2:
             return _move(dx, dy, row_mask)
         memory[LEG] += 1
     return STOP
@@ -130,19 +191,19 @@ def act(facts, code, argument, obs, mask, memory, draws, action):
     """One step of a script for R agents: `obs` (R,D), `mask` (R,A), `memory` (R,H) -> `action` (R,)."""
     for r in range(obs.shape[0]):
         row, own = obs[r], memory[r]
-        if own[LAST] == 0:
+        last = int(own[LAST])
+        if last == NOTHING:
             own[X], own[Y] = facts.start[0], facts.start[1]
-        elif own[LAST] == NORTH or own[LAST] == SOUTH:
-            own[Y] += facts.stride if own[LAST] == NORTH else -facts.stride
-        elif own[LAST] == EAST or own[LAST] == WEST:
-            own[X] += facts.stride if own[LAST] == EAST else -facts.stride
+        elif last < ATTACK:
+            own[X] += MOVES[last, 0] * facts.stride
+            own[Y] += MOVES[last, 1] * facts.stride
         if not mask[r, STOP]:
-            action[r] = 0  # dead
+            action[r] = NOTHING  # dead
             continue
-        route = facts.routes[argument]
-        enemy = _pick(facts, code, row, int(own[AGENT]), route[int(own[LEG]) % route.shape[0]])
+        visiting = facts.visits[argument, int(own[LEG]) % facts.visits.shape[1]]
+        enemy = _pick(facts, code, row, int(own[AGENT]), visiting)
         if enemy >= 0:
-            choice = _fight(facts, code, row, mask[r], enemy, int(own[LAST]))
+            choice = _fight(facts, code, row, mask[r], enemy, own)
         else:
             choice = _travel(facts, code, argument, row, mask[r], own)
         own[LAST] = choice
@@ -164,24 +225,40 @@ def _routes(places: np.ndarray, start: np.ndarray) -> dict[str, np.ndarray]:
     return routes
 
 
+def _approach(name: str, place: np.ndarray, posts: np.ndarray, start: np.ndarray, acquire: float) -> np.ndarray:
+    """Where a route first leads: beside the way to its first place, as far out as no enemy wakes; or to the start."""
+    turn = {"clockwise": APPROACH, "counter-clockwise": -APPROACH}.get(name.rsplit("-", 1)[0])
+    if turn is None:
+        return start
+    east, north = place - start
+    cos, sin = np.cos(2 * np.pi * turn), np.sin(2 * np.pi * turn)
+    way = start + np.linspace(0, 1, 101)[:, None] * [east * cos - north * sin, east * sin + north * cos]  # (101,2)
+    gap = np.hypot(*(way[:, None] - posts[None]).transpose(2, 0, 1)).min(axis=1)
+    quiet = np.logical_and.accumulate(gap > acquire + 0.5)
+    return way[max(int(quiet.sum()) - 1, 0)]
+
+
 def scripts(world: Combat) -> dict[str, Script]:
     """The scripts of a combat world by name."""
     _, group = np.unique(world.groups, return_inverse=True)
     posts, start = np.array(world.posts, dtype=float), np.mean(world.spawn, axis=0)
     places = np.array([posts[group == g].mean(axis=0) for g in range(group.max() + 1)])
     routes = _routes(places, start)
-    widths = [6 if unit.shield else 5 for unit in world.enemies]
+    firsts = [_approach(name, places[route[0]], posts, start, world.acquire) for name, route in routes.items()]
+    widths = [SHIELD + (unit.shield > 0) for unit in world.enemies]
+    ally = world.allies[-1]
     facts = Facts(
         n_agents=len(world.allies),
-        enemy_at=4 + np.cumsum([0, *widths[:-1]]),
-        ally_at=4 + sum(widths),
+        enemy_at=MOVE_FLAGS + np.cumsum([0, *widths[:-1]]),
+        ally_at=MOVE_FLAGS + sum(widths),
         start=start,
         group=group,
-        places=places,
-        routes=np.array(list(routes.values())),
+        outranged=np.array([unit.reach < ally.reach for unit in world.enemies]),
+        places=np.array([[first, *places[route]] for first, route in zip(firsts, routes.values(), strict=True)]),
+        visits=np.array([[NOWHERE, *route] for route in routes.values()]),
         acquire=float(world.acquire),
         sight=float(world.sight),
-        stride=STRIDE * world.allies[-1].speed,
+        stride=min(ally.speed * LOOPS_PER_STEP / LOOPS_PER_SECOND, MOVE_LENGTH),
     )
 
     def script(about: str, code: int, argument: int = 0) -> Script:

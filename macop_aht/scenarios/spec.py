@@ -162,7 +162,7 @@ def point(name: str, value: Any) -> Point:
 def points(name: str, value: Any, least: int) -> tuple[Point, ...]:
     """At least so many pairs of numbers from a sequence of any kind."""
     pairs = entries(name, value, "pairs of numbers, such as ((1, 2), (3, 4))")
-    require(len(pairs) >= least, f"{name} holds {len(pairs)} points; give at least {least} (x, y)")
+    require(len(pairs) >= least, f"{name} holds {len(pairs)} pairs; give at least {least}")
     return tuple(point(f"{name}[{k}]", pair) for k, pair in enumerate(pairs))
 
 

@@ -1,0 +1,73 @@
+"""Frozen dataclasses as configuration: written as TOML, read strictly."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from macop_aht.scenarios.spec import hint
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A configuration with an unknown key or a value of the wrong type."""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)
+
+
+def to_toml(config: Any) -> str:
+    """A configuration as TOML; nested dataclasses are tables."""
+    return "\n".join(_table(asdict(config), "")) + "\n"
+
+
+def _table(tree: Mapping[str, Any], path: str) -> list[str]:
+    lines = [f"{name} = {_value(value)}" for name, value in tree.items() if not isinstance(value, Mapping)]
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{path}{name}]", *_table(value, f"{path}{name}.")]
+    return lines
+
+
+def from_mapping(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """A configuration of that kind; unknown keys and wrong types fail with a hint, missing keys have their defaults."""
+    types, known = get_type_hints(kind), [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise ConfigError(f"unknown key {where + name!r}; {hint(name, known)}")
+        wanted = types[name]
+        if is_dataclass(wanted) and isinstance(wanted, type):
+            given[name] = from_mapping(wanted, value, f"{where}{name}.")
+        else:
+            given[name] = _checked(where + name, value, wanted)
+    return kind(**given)
+
+
+def _checked(name: str, value: Any, wanted: Any) -> Any:
+    choices = getattr(wanted, "__args__", None)  # of a Literal
+    if choices:
+        if value not in choices:
+            raise ConfigError(f"{name} is {value!r}; {hint(str(value), [str(choice) for choice in choices])}")
+        return value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise ConfigError(f"{name} is {value!r}; it must be of type {wanted.__name__}")
+    return value
+
+
+def from_toml(kind: type[T], text: str) -> T:
+    """The inverse of `to_toml`."""
+    try:
+        return from_mapping(kind, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"this is not TOML: {error}") from error
