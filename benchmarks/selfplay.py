@@ -18,6 +18,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ TASKS = {
 }
 
 
-def run(scenario: str, seed: int, ratio: float, work: Path) -> dict:
+def run(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, Any]:
     """Train, or finish training, one seed of one scenario in a process of its own; gives its result."""
     task, folder = TASKS[scenario], work / f"{scenario}-{seed}-ratio{ratio:g}"
     command = [sys.executable, "-m", "macop_aht", "selfplay", scenario, "--seed", str(seed), "--threads", "1"]
@@ -56,9 +57,12 @@ def run(scenario: str, seed: int, ratio: float, work: Path) -> dict:
     return {"scenario": scenario, "seed": seed, **result, "curve": [json.loads(line) for line in lines]}
 
 
-def table(results: list[dict], ratio: float) -> str:
-    lines = ["# Self-play", "", f"`python benchmarks/selfplay.py --ratio {ratio:g}`: {ratio:g} episodes per update, one thread per run,", "two runs at a time.", ""]  # fmt: skip
-    lines += [
+def table(results: list[dict[str, Any]], ratio: float) -> str:
+    lines = [
+        "# Self-play",
+        "",
+        f"`python benchmarks/selfplay.py --ratio {ratio:g}`: {ratio:g} episodes per update, two runs at a time, one thread each.",
+        "",
         "| scenario | steps per team | returns of the seeds | median | bar | met | steps/s |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -77,7 +81,7 @@ def table(results: list[dict], ratio: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_curves(results: list[dict], out: Path) -> None:
+def write_curves(results: list[dict[str, Any]], out: Path) -> None:
     with open(out / "curves.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["scenario", "seed", "step", "return"])
@@ -111,7 +115,7 @@ def main() -> int:
     arguments = parser.parse_args()
     jobs = [(scenario, seed) for scenario in arguments.scenarios for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda job: run(*job, arguments.ratio, arguments.work), jobs))
+        results = list(pool.map(lambda job: run(job[0], job[1], arguments.ratio, arguments.work), jobs))
     arguments.out.mkdir(parents=True, exist_ok=True)
     text = table(results, arguments.ratio)
     (arguments.out / "selfplay.md").write_text(text)
