@@ -218,6 +218,19 @@ def test_targets_by_hand():
     torch.testing.assert_close(target, torch.tensor([[36.0, 5.0, 43.0, 1.0]]))
 
 
+def test_lambda_targets_by_hand():
+    q = torch.zeros(1, 4, 2, 2)
+    target_q = torch.tensor(
+        [[[[0.0, 0]] * 2, [[0.0, 0]] * 2, [[4.0, 0]] * 2, [[2.0, 0]] * 2]]
+    )  # team values 0, 0, 8, 4
+    # The long episode: its last step is worth 1, with nothing behind it. Step 1: 2 + 0.5 * (4 + 0.25 * (1 - 4)) = 3.625.
+    # Step 0: 0 + 0.5 * (8 + 0.25 * (3.625 - 8)) = 3.453125. The short episode ends with its 5.
+    target = td_target(q, target_q, Vdn(), tiny_batch(), gamma=0.5, td_lambda=0.25)
+    torch.testing.assert_close(target, torch.tensor([[3.453125, 5.0, 3.625, 1.0]]))
+    everything = td_target(q, target_q, Vdn(), tiny_batch(), gamma=0.5, td_lambda=1.0)  # the discounted return
+    torch.testing.assert_close(everything, torch.tensor([[0.0 + 0.5 * 2.5, 5.0, 2.5, 1.0]]))
+
+
 def test_gradients_are_clipped_per_member():
     parameter = torch.nn.Parameter(torch.zeros(3, 2))
     other = torch.nn.Parameter(torch.zeros(3, 1))

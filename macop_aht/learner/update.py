@@ -26,6 +26,7 @@ class UpdateConfig:
     learning_rate: float = 5e-4
     gamma: float = 0.99
     max_grad_norm: float = 10.0  # per member
+    td_lambda: float = 0.0  # how much of the later targets enters a target; 0 is one-step, as in the paper
     bootstrap_at_limit: bool = False  # whether the time limit is no end for the update
 
 
@@ -48,12 +49,30 @@ def masked_mean(values: Tensor, real: Tensor) -> Tensor:
     return (values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1.0)
 
 
-def td_target(q: Tensor, target_q: Tensor, target_mixer: nn.Module, batch: Packed, gamma: float) -> Tensor:
+def td_target(
+    q: Tensor, target_q: Tensor, target_mixer: nn.Module, batch: Packed, gamma: float, td_lambda: float = 0.0
+) -> Tensor:
     """r + gamma * Q'(next state, the actions the online network would take there): (P,M)."""
     best = q.masked_fill(~batch.mask, -torch.inf).argmax(dim=-1, keepdim=True)
     value = target_q.gather(-1, best).squeeze(-1)  # (P,M,N) at every step; the next step's is wanted
     next_value = target_mixer(value[:, batch.following], batch.state[:, batch.following])
-    return batch.reward + gamma * batch.continues * next_value
+    if td_lambda == 0:
+        return batch.reward + gamma * batch.continues * next_value
+    return _lambda_target(batch, next_value, gamma, td_lambda)
+
+
+def _lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_lambda: float) -> Tensor:
+    """The same with a share of the next step's own target in place of its value, from the last step to the first: (P,M)."""
+    target = batch.reward + gamma * batch.continues * next_value
+    start, later, later_start = target.shape[1], 0, 0
+    for count in reversed(batch.counts):
+        start -= count
+        if later:  # the rows that run on; the others ended here
+            here, after = slice(start, start + later), slice(later_start, later_start + later)
+            surprise = (target[:, after] - next_value[:, here]) * batch.real[:, after]
+            target[:, here] += gamma * td_lambda * batch.continues[:, here] * surprise
+        later, later_start = count, start
+    return target
 
 
 class Learner:
@@ -67,8 +86,10 @@ class Learner:
 
     def td_loss(self, batch: Packed, q: Tensor) -> Tensor:
         """The squared TD error of each member: (P,M,N,A) -> (P,)."""
+        config = self.config
         with torch.no_grad():
-            target = td_target(q, q_values(self.target_net, batch), self.target_mixer, batch, self.config.gamma)
+            target_q = q_values(self.target_net, batch)
+            target = td_target(q, target_q, self.target_mixer, batch, config.gamma, config.td_lambda)
         chosen = q.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
         error = self.mixer(chosen, batch.state) - target
         return masked_mean(error * error, batch.real)

@@ -1,0 +1,191 @@
+"""How fast the engine learns.
+
+    python benchmarks/learner_throughput.py [--steps 125000] [--out benchmarks/results/learner_throughput.md]
+
+(a) one stacked update of four teams, with a diversity term, against the same written plainly, network by network, with nn.GRU on
+padded batches; (b) training from the first step to the last, in environment steps per second, at the public reference's ratio of
+one episode per update and at the default one; memory in use on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from macop_aht.learner.device import default_threads
+from macop_aht.learner.mixers import Vdn
+from macop_aht.learner.networks import Shape, Stack
+from macop_aht.learner.replay import Packed, Replay
+from macop_aht.learner.selfplay import SelfPlay, SelfPlayConfig
+from macop_aht.learner.update import Learner, UpdateConfig, packed_inputs
+from macop_aht.scenarios import build
+
+CPU = torch.device("cpu")
+TEAMS, EPISODES, DIVERSITY_EPISODES = 4, 32, 8
+
+
+def filled(mean_length: int) -> Replay:
+    """LBF4 episodes of random content, with lengths around a mean."""
+    world, rng = build("LBF4"), np.random.default_rng(0)
+    replay = Replay(world, TEAMS, 200, with_state=False)
+    for array in (replay.obs, replay.reward):
+        array[:] = rng.normal(size=array.shape)
+    replay.mask[:] = True
+    replay.action[:] = rng.integers(0, 5, replay.action.shape)
+    lengths = rng.integers(max(2 * mean_length - 25, 1), min(2 * mean_length - 1, 25) + 1, replay.length.shape)
+    replay.length[:] = lengths
+    return replay
+
+
+def diversity(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+    """Every network on every network's episodes, the others constant: a stand-in for the paper's term, of the same cost."""
+    inputs, counts = packed_inputs(learner.net, batch)
+    total = torch.zeros(TEAMS)
+    for p in range(TEAMS):
+        policy = torch.softmax(learner.net(inputs[p : p + 1].expand(TEAMS, -1, -1), counts), dim=-1)
+        mixture = policy.mean(dim=0, keepdim=True)
+        total = total + (policy * (policy.clamp(min=1e-6) / mixture.clamp(min=1e-6)).log()).sum(dim=-1).mean(dim=1)
+    return -total
+
+
+class PlainTeam(nn.Module):
+    """One team's network in plain torch."""
+
+    def __init__(self, inputs: int, actions: int) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
+        self.gru = nn.GRU(64, 64, batch_first=True)
+        self.head = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, actions))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(self.gru(self.encoder(rows))[0])
+
+
+def plain_update(replay: Replay) -> Callable[[], None]:
+    """Four teams one after the other, batches padded to the longest episode sampled, gradients everywhere."""
+    shape, rng = Shape.of(build("LBF4")), np.random.default_rng(1)
+    teams = [PlainTeam(shape.input, shape.actions) for _ in range(TEAMS)]
+    targets = [PlainTeam(shape.input, shape.actions) for _ in range(TEAMS)]
+    optimisers = [torch.optim.Adam(team.parameters(), lr=5e-4) for team in teams]
+
+    def padded(p: int) -> tuple[Tensor, ...]:
+        slots = rng.choice(replay.length.shape[1], EPISODES, replace=False)
+        length = replay.length[p, slots]
+        steps = int(length.max())
+        obs = torch.from_numpy(replay.obs[p, slots, :steps])
+        action = torch.from_numpy(replay.action[p, slots, :steps])
+        last = functional.one_hot(torch.roll(action, 1, dims=1), shape.actions).float()
+        index = torch.eye(2).expand(EPISODES, steps, 2, 2)
+        rows = torch.cat([obs, last, index], dim=-1).transpose(1, 2).reshape(EPISODES * 2, steps, -1)
+        real = torch.from_numpy((np.arange(steps)[None] < length[:, None]).astype(np.float32))
+        return rows, action, torch.from_numpy(replay.reward[p, slots, :steps]), real
+
+    def update() -> None:
+        batches = [padded(p) for p in range(TEAMS)]
+        for p, (team, target, optimiser) in enumerate(zip(teams, targets, optimisers, strict=True)):
+            rows, action, reward, real = batches[p]
+            shaped = (EPISODES, 2, rows.shape[1], shape.actions)
+            q, next_q = team(rows).view(shaped).transpose(1, 2), target(rows).view(shaped).transpose(1, 2)
+            chosen = q.gather(-1, action.unsqueeze(-1)).squeeze(-1).sum(-1)
+            best = next_q.gather(-1, q.argmax(-1, keepdim=True)).squeeze(-1).sum(-1)
+            goal = (reward + 0.99 * torch.roll(best, -1, dims=1)).detach()
+            loss = ((chosen - goal) ** 2 * real).sum() / real.sum()
+            for other, *_ in batches:
+                policies = torch.stack([torch.softmax(each(other), dim=-1) for each in teams])
+                mixture = policies.mean(dim=0)
+                loss = loss - (policies[p] * (policies[p] / mixture).log()).sum(-1).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(team.parameters(), 10.0)
+            optimiser.step()
+
+    return update
+
+
+def stacked_update(replay: Replay, with_diversity: bool = True) -> Callable[[], None]:
+    """Ours, the diversity term on a quarter of the episodes."""
+    world, rng = build("LBF4"), np.random.default_rng(1)
+    learner = Learner(Stack(Shape.of(world), TEAMS), Vdn(), UpdateConfig())
+
+    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+        return diversity(learner, replay.sample(DIVERSITY_EPISODES, rng, CPU), q)
+
+    def update() -> None:
+        learner.update(replay.sample(EPISODES, rng, CPU), {"diversity": (0.1, term)} if with_diversity else None)
+
+    return update
+
+
+def compare(rounds: int, say: Callable[[str], None]) -> None:
+    say("\n## (a) One update of four teams, milliseconds\n")
+    say("| mean length | plain, with diversity | stacked, with diversity | times faster | stacked, TD alone |")
+    say("|---|---|---|---|---|")
+    for mean_length in (5, 10, 20):
+        replay = filled(mean_length)
+        contestants = [plain_update(replay), stacked_update(replay), stacked_update(replay, with_diversity=False)]
+        times: list[list[float]] = [[] for _ in contestants]
+        for round_ in range(rounds + 2):
+            for own, update in zip(times, contestants, strict=True):
+                start = time.perf_counter()
+                update()
+                if round_ >= 2:
+                    own.append(1e3 * (time.perf_counter() - start))
+        plain, stacked, bare = (statistics.median(own) for own in times)
+        say(f"| {mean_length} | {plain:.0f} | {stacked:.1f} | {plain / stacked:.1f} | {bare:.1f} |")
+
+
+def end_to_end(steps: int, say: Callable[[str], None]) -> None:
+    say(f"\n## (b) Training, environment steps per second, {steps:,} steps per team\n")
+    say("| scenario | teams | ratio | steps/s | updates per team | return while exploring, at the end | memory, GiB |")
+    say("|---|---|---|---|---|---|---|")
+    for scenario, teams, mixer in (("LBF4", 4, "vdn"), ("PP1", 4, "vdn"), ("CN3", 4, "vdn"), ("SMAC1", 2, "qmix")):
+        for ratio in (1.0, SelfPlayConfig().ratio):
+            settings: dict[str, Any] = {"teams": teams, "steps": steps, "mixer": mixer, "ratio": ratio}
+            training = SelfPlay(build(scenario), SelfPlayConfig(**settings), 0, CPU)
+            while not training.done:
+                training.step()
+            progress = training.progress
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            say(
+                f"| {scenario} | {teams} | {ratio:g} | {progress.steps * teams / progress.seconds:,.0f} | {progress.updates:,} "
+                f"| {progress.mean_return:.2f} | {memory:.2f} |"
+            )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=125_000, help="per team, in (b); 0 leaves (b) out")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    say("# Learner throughput")
+    say(f"\n`python benchmarks/learner_throughput.py --steps {arguments.steps} --threads {arguments.threads}`")
+    compare(arguments.rounds, say)
+    if arguments.steps:
+        end_to_end(arguments.steps, say)
+    if arguments.out:
+        arguments.out.write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
