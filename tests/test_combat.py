@@ -21,8 +21,9 @@ OGRE = Unit(
     "ogre", health=30, damage=3, strikes=3, cooldown=0.5, reach=2.3, radius=0.8, speed=2, armour=7.8,
     shield=10, shield_rate=5, shield_delay=1,
 )  # fmt: skip
+KNIGHT = replace(ZEALOT, name="knight", shield=0, speed=9)  # faster than a move order is long
 MIXED = Combat(  # every figure differs from the defaults, so that none can stand in for another
-    allies=(MARINE, ZEALOT, OGRE),
+    allies=(MARINE, KNIGHT, replace(OGRE, shield=0)),
     spawn=((10.0, 12.0), (14.0, 12.0), (12.0, 15.0)),
     enemies=(ZEALOT, MARINE, OGRE, MARINE, ZEALOT),
     posts=((5.0, 17.0), (7.0, 18.0), (17.0, 17.0), (18.0, 19.0), (20.0, 8.0)),
@@ -304,7 +305,7 @@ def test_zealot_on_marine() -> None:
 def test_armour_lets_half_a_point_through() -> None:
     # An ogre without shield has armour 7.8: of a marine's 6 nothing would be left, so 0.5 is; of each of a zealot's
     # two strikes of 8 it would be 0.2, so 2 * 0.5 are.
-    rules = Combat(allies=(MARINE, ZEALOT), enemies=(OGRE,), posts=((10.0, 16.0),), groups=(0,))
+    rules = Combat(allies=(MARINE, KNIGHT), enemies=(OGRE,), posts=((10.0, 16.0),), groups=(0,))
     for ally, place, damage in ((ALLY, (13, 16), 0.5), (PARTNER, (11.4, 16), 1.0)):
         batch = scene(rules, {ally: place, ENEMY: (10, 16)})
         batch.state.shield[:, ENEMY], batch.state.cooldown[:, ENEMY] = 0.0, DISARMED

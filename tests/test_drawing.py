@@ -1,5 +1,7 @@
 """Pictures: everything is on them, in the right place."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,7 +9,9 @@ import pytest
 import macop_aht
 from macop_aht.envs.registration import BUILTIN, env_id
 from macop_aht.envs.single import MacopEnv
-from macop_aht.scenarios.drawing import COLOURS, HEADER, WIDTH
+from macop_aht.scenarios import MARINE, ZEALOT, build
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.drawing import COLOURS, HEADER, WIDTH, Screen
 
 
 def share(picture, role):
@@ -72,6 +76,52 @@ def test_text():
         text = macop_aht.parallel_env(name, render_mode="ansi")
         text.reset(seed=0)
         assert set(text.render().split("\n", 1)[1]) == set(glyphs) | set("|- \n")
+
+
+def drawn(world, **state):
+    """The text of a world with entries of its state written over, without the caption."""
+    batch = Batch(world, 1)
+    batch.reset()
+    for name, value in state.items():
+        getattr(batch.state, name)[0, : len(value)] = value
+    return Screen("ansi", 5).show(world, batch.state, 0, 0, 0.0).split("\n", 1)[1]
+
+
+def test_far_landmarks_are_shown():
+    world = build("CN2", landmarks=((0, 3), (0, -3)))
+    assert drawn(world).count("x") == 2
+    picture = Screen("rgb_array", 5)
+    batch = Batch(world, 1)
+    batch.reset()
+    assert share(picture.show(world, batch.state, 0, 0, 0.0), "landmark") > 1e-3
+
+
+def test_units_on_the_border_are_shown():
+    for corner in ((32, 0), (0, 32), (32, 32), (0, 0)):
+        text = drawn(build("SMAC1"), pos=[corner, (16, 16)])
+        assert "0" in text, corner
+        assert "1" in text
+
+
+def test_enemies_have_their_own_letters():
+    golem, ogre = (replace(MARINE, name=name) for name in ("golem", "Ogre"))
+    text = drawn(build("SMAC1", enemies=(MARINE, ZEALOT, golem, ogre)))
+    assert set(text) == set("01mZGO") | set("|- \n")
+
+
+def test_closing_a_window_leaves_the_others_open(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setitem(MacopEnv.metadata, "render_fps", 0)
+    first, second = (gym.make(env_id(name), render_mode="human") for name in ("PP2", "LBF4"))
+    for env in (first, second):
+        env.reset(seed=0)
+        env.step(1)
+    first.close()
+    second.step(1)
+    second.close()
+    import pygame
+
+    assert pygame.mixer.get_init() is None  # only the display was started
 
 
 def test_window_and_vector(monkeypatch):

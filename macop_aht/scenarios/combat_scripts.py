@@ -1,8 +1,10 @@
 """Scripted fighters: who walks where, and whom they shoot.
 
-The observation holds no position of one's own, so a script reckons it: from the middle of the allies' spawn, one stride
-per move order. It walks a route of enemy posts until an enemy is in sight, fights it, and walks on. Scripts that go with
-the ego lead by the left-first route where they themselves play agent 0.
+The observation holds no position of one's own, so a script reckons it: from its place of spawn, one stride
+per move order. It walks a route of enemy posts until an enemy is in sight, fights it, and walks on. Clockwise and
+counter-clockwise routes come to their first post from different sides, and in company they do not stand up to enemies
+of shorter reach: whoever is chased runs around the middle, in the sense of the route, while the other shoots. Scripts that
+go with the ego lead by the left-first route where they themselves play agent 0.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from macop_aht.scenarios.combat_kernels import (
     NORTH,
     NOTHING,
     SHIELD,
-    SIZE,
     SOUTH,
     STOP,
     WEST,
@@ -44,15 +45,17 @@ MEMORY: Final = 5
 NOWHERE: Final = -1  # the group of a place where no enemies stand
 ARRIVED: Final = 2.5  # this near to a post with nobody in sight: on to the next
 PASSED: Final = 1.0  # this near to a place on the way: on to the next
-APPROACH: Final = 1 / 12  # turns: how far beside the straight way a walker around comes to its first post
+APPROACH: Final = 25 / 360  # turns: how far beside the straight way a walker around comes to its first post
+MARGIN: Final = 1.0  # how far from waking an enemy it does so
 COMPANY: Final = 2.0  # how near to the ego a follower stays
 KITE_WITHIN: Final = 4.0  # a kiter backs off from enemies nearer than this
 BAIT_NEAR: Final = 4.0  # a bait keeps the enemy that chases it between these distances
 BAIT_FAR: Final = 6.5
-FLEE: Final = 4.0  # whoever is chased by an enemy of shorter reach runs when it is nearer than this
-CAUGHT: Final = 1.1
-BORDER: Final = 1.0
-SLEEP: Final = 1.0
+RUN_WITHIN: Final = 3.0  # whoever runs around does so while an enemy that chases it is nearer than this
+LOOP: Final = 3.0  # half the side of the square on which it runs
+OUTSIDE: Final = 3.0  # what a unit of way outside that square costs, in units of way around it
+ACROSS: Final = 0.1  # up to this cosine, a move counts as across the way to the chaser
+TOWARDS: Final = 10.0  # what a move straight at the chaser costs
 
 
 class Facts(NamedTuple):
@@ -61,11 +64,13 @@ class Facts(NamedTuple):
     n_agents: int
     enemy_at: np.ndarray  # (M,) where each enemy's entries begin in the observation
     ally_at: int
-    start: np.ndarray  # (2,) the middle of the allies' spawn
+    spawn: np.ndarray  # (N,2)
+    start: np.ndarray  # (2,) the middle of it
     group: np.ndarray  # (M,) which enemies stand together, counted from 0
     outranged: np.ndarray  # (M,) bool: whose weapon reaches less far than the allies'
     places: np.ndarray  # (R,L,2) where each route leads
     visits: np.ndarray  # (R,L) the group that stands there, or NOWHERE
+    sense: np.ndarray  # (R,) in which sense one that is chased runs: 1 counter-clockwise, -1 clockwise, 0 it does not
     acquire: float
     sight: float
     stride: float  # the length of one move order
@@ -119,31 +124,38 @@ def _chased(facts, row, at):
 
 
 @njit(cache=True)
-def _flee(facts, row, row_mask, enemy, memory):
+def _in_company(facts, row):
+    """Whether another ally is in sight."""
+    others = 0.0
+    for j in range(facts.n_agents - 1):
+        others += row[facts.ally_at + SHIELD * j + FLAG]
+    return others > 0
+
+
+@njit(cache=True)
+def _run(facts, sense, row, row_mask, at, memory):
+    """The move order of one that is chased: on a square around the spawn, in one sense, but not towards the chaser.
+
+    A chaser of the same speed stops short of where its prey was a moment ago, so it hits nobody who keeps running across
+    or away from its way.
+    """
+    x, y = memory[X] - facts.start[0], memory[Y] - facts.start[1]
     best, most = STOP, -np.inf
     for a in range(NORTH, ATTACK):
         if not row_mask[a]:
             continue
-        mx, my = MOVES[a, 0] * facts.stride, MOVES[a, 1] * facts.stride
-        x, y = memory[X] + mx, memory[Y] + my
-        edge = max(min(min(x, SIZE - x), min(y, SIZE - y)), 0.0)
-        score = -BORDER / (edge + 1)
-        for e in range(facts.enemy_at.shape[0]):
-            at = facts.enemy_at[e]
-            if row[at + HEALTH] <= 0:
-                continue
-            d = np.sqrt((row[at + DX] * facts.sight - mx) ** 2 + (row[at + DY] * facts.sight - my) ** 2)
-            if e == enemy or row[at + DISTANCE] * facts.sight <= facts.acquire:
-                score -= 1 / d
-            elif d < facts.acquire + 0.2:
-                score -= SLEEP
+        next_x, next_y = x + MOVES[a, 0] * facts.stride, y + MOVES[a, 1] * facts.stride
+        around = sense * (x * next_y - y * next_x) / max(abs(x) + abs(y), 1.0)
+        outside = max(abs(next_x), abs(next_y), LOOP) - LOOP
+        towards = (MOVES[a, 0] * row[at + DX] + MOVES[a, 1] * row[at + DY]) / max(row[at + DISTANCE], 1e-6)
+        score = around - OUTSIDE * outside - TOWARDS * max(towards - ACROSS, 0.0)
         if score > most:
             best, most = a, score
     return best
 
 
 @njit(cache=True)
-def _fight(facts, code, row, row_mask, enemy, memory):
+def _fight(facts, code, argument, row, row_mask, enemy, memory):
     at = facts.enemy_at[enemy]
     dx, dy, distance = row[at + DX], row[at + DY], row[at + DISTANCE] * facts.sight
     if code == KITE and memory[LAST] >= ATTACK and distance < KITE_WITHIN:
@@ -152,14 +164,9 @@ def _fight(facts, code, row, row_mask, enemy, memory):
         if distance < BAIT_NEAR:
             return _move(-dx, -dy, row_mask)
         return STOP if distance < BAIT_FAR else _move(dx, dy, row_mask)
-    if (
-        code == ROUTE
-        and facts.outranged[enemy]
-        and row[facts.ally_at] > 0
-        and CAUGHT < distance < FLEE
-        and _chased(facts, row, at)
-    ):
-        return _flee(facts, row, row_mask, enemy, memory)
+    sense = facts.sense[argument] if code == ROUTE and facts.outranged[enemy] else 0
+    if sense != 0 and distance < RUN_WITHIN and _in_company(facts, row) and _chased(facts, row, at):
+        return _run(facts, sense, row, row_mask, at, memory)
     if row_mask[ATTACK + enemy]:
         return ATTACK + enemy
     return STOP if code == HOLD else _move(dx, dy, row_mask)
@@ -193,7 +200,7 @@ def act(facts, code, argument, obs, mask, memory, draws, action):
         row, own = obs[r], memory[r]
         last = int(own[LAST])
         if last == NOTHING:
-            own[X], own[Y] = facts.start[0], facts.start[1]
+            own[X], own[Y] = facts.spawn[int(own[AGENT]), 0], facts.spawn[int(own[AGENT]), 1]
         elif last < ATTACK:
             own[X] += MOVES[last, 0] * facts.stride
             own[Y] += MOVES[last, 1] * facts.stride
@@ -203,7 +210,7 @@ def act(facts, code, argument, obs, mask, memory, draws, action):
         visiting = facts.visits[argument, int(own[LEG]) % facts.visits.shape[1]]
         enemy = _pick(facts, code, row, int(own[AGENT]), visiting)
         if enemy >= 0:
-            choice = _fight(facts, code, row, mask[r], enemy, own)
+            choice = _fight(facts, code, argument, row, mask[r], enemy, own)
         else:
             choice = _travel(facts, code, argument, row, mask[r], own)
         own[LAST] = choice
@@ -225,17 +232,19 @@ def _routes(places: np.ndarray, start: np.ndarray) -> dict[str, np.ndarray]:
     return routes
 
 
-def _approach(name: str, place: np.ndarray, posts: np.ndarray, start: np.ndarray, acquire: float) -> np.ndarray:
-    """Where a route first leads: beside the way to its first place, as far out as no enemy wakes; or to the start."""
-    turn = {"clockwise": APPROACH, "counter-clockwise": -APPROACH}.get(name.rsplit("-", 1)[0])
-    if turn is None:
-        return start
-    east, north = place - start
-    cos, sin = np.cos(2 * np.pi * turn), np.sin(2 * np.pi * turn)
-    way = start + np.linspace(0, 1, 101)[:, None] * [east * cos - north * sin, east * sin + north * cos]  # (101,2)
-    gap = np.hypot(*(way[:, None] - posts[None]).transpose(2, 0, 1)).min(axis=1)
-    quiet = np.logical_and.accumulate(gap > acquire + 0.5)
-    return way[max(int(quiet.sum()) - 1, 0)]
+def _sense(name: str) -> int:
+    """The sense of a route around the start, by its name: 1, -1, or 0 for one that does not lead around."""
+    return {"counter-clockwise": 1, "clockwise": -1}.get(name.rsplit("-", 1)[0], 0)
+
+
+def _approach(sense: int, place: np.ndarray, posts: np.ndarray, start: np.ndarray, acquire: float) -> np.ndarray:
+    """Where a route first leads: beside the way to its first place, as far out as no enemy wakes."""
+    angle = -2 * np.pi * APPROACH * sense
+    (east, north), cos, sin = place - start, np.cos(angle), np.sin(angle)
+    far = np.linspace(0, abs(sense), 101)[:, None] * [east * cos - north * sin, east * sin + north * cos]  # (101,2)
+    gap = np.hypot(*(start + far[:, None] - posts[None]).transpose(2, 0, 1)).min(axis=1)
+    quiet = np.logical_and.accumulate(gap > acquire + MARGIN)
+    return start + far[max(int(quiet.sum()) - 1, 0)]
 
 
 def scripts(world: Combat) -> dict[str, Script]:
@@ -244,7 +253,7 @@ def scripts(world: Combat) -> dict[str, Script]:
     posts, start = np.array(world.posts, dtype=float), np.mean(world.spawn, axis=0)
     places = np.array([posts[group == g].mean(axis=0) for g in range(group.max() + 1)])
     routes = _routes(places, start)
-    firsts = [_approach(name, places[route[0]], posts, start, world.acquire) for name, route in routes.items()]
+    firsts = [_approach(_sense(name), places[route[0]], posts, start, world.acquire) for name, route in routes.items()]
     widths = [SHIELD + (unit.shield > 0) for unit in world.enemies]
     ally = world.allies[-1]
     facts = Facts(
@@ -252,10 +261,12 @@ def scripts(world: Combat) -> dict[str, Script]:
         enemy_at=MOVE_FLAGS + np.cumsum([0, *widths[:-1]]),
         ally_at=MOVE_FLAGS + sum(widths),
         start=start,
+        spawn=np.array(world.spawn, dtype=float),
         group=group,
         outranged=np.array([unit.reach < ally.reach for unit in world.enemies]),
         places=np.array([[first, *places[route]] for first, route in zip(firsts, routes.values(), strict=True)]),
         visits=np.array([[NOWHERE, *route] for route in routes.values()]),
+        sense=np.array([_sense(name) for name in routes]),
         acquire=float(world.acquire),
         sight=float(world.sight),
         stride=min(ally.speed * LOOPS_PER_STEP / LOOPS_PER_SECOND, MOVE_LENGTH),
@@ -267,8 +278,12 @@ def scripts(world: Combat) -> dict[str, Script]:
     named = {}
     for r, name in enumerate(routes):
         way = "from left to right" if r == 0 else "from right to left" if r == 1 else name.rsplit("-", 1)[0]
-        start = "" if r < 2 else f", beginning with group {name.rsplit('-', 1)[1]}"
-        named[name] = script(f"visits the enemies {way}{start} and shoots the nearest", ROUTE, r)
+        first = (
+            ""
+            if r < 2
+            else f", beginning with group {name.rsplit('-', 1)[1]}, runs around from melee fighters that chase it"
+        )
+        named[name] = script(f"visits the enemies {way}{first} and shoots the nearest", ROUTE, r)
     named["focus-weakest"] = script("goes with the ego and shoots the weakest enemy it can", WEAKEST)
     named["focus-nearest"] = script("goes with the ego and shoots the enemy nearest to itself", NEAREST)
     named["follow-ego"] = script("goes with the ego and shoots the enemy nearest to the ego", FOLLOW)

@@ -5,8 +5,8 @@ the frozen dataclasses `Combat` and `Unit`. It reads top to bottom in the order 
 targets, movement, hits, clocks. `Battle.log` counts what has happened, so that a test can tell whether a sample of
 battles has met every rule.
 
-On four points the manual is silent, and this follows the kernel: `last_action` holds what was carried out, the clocks
-of the dead run on, everyone begins calm for its shield's delay, and units in the very same place part east and west.
+On two points the manual is silent, and this follows the kernel: the clocks of the dead run on, and everyone begins calm
+for its shield's delay.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from macop_aht.scenarios.combat import Combat, Unit
 SIDE = 32.0  # of the field
 LOOPS_PER_SECOND = 22.4
 LOOPS_PER_STEP = 8
+MOVE_ORDER = 2.0  # units, at most
 SLACK = 1e-6  # of a weapon's range: whoever has walked exactly into it may shoot
 ROUNDING = 1e-9  # distances that differ by less are equal
 NOTHING, STOP = 0, 1
@@ -223,7 +224,7 @@ def game_loop(rules: Combat, battle: Battle, orders: list[int]) -> float:
 def ally_intent(battle: Battle, ally: Fighter, order: int) -> Intent:
     if order in HEADINGS:
         x, y = HEADINGS[order]
-        speed = ally.kind.speed / LOOPS_PER_SECOND
+        speed = min(ally.kind.speed / LOOPS_PER_SECOND, MOVE_ORDER / LOOPS_PER_STEP)
         return Intent(x * speed, y * speed)
     if order >= FIRST_ATTACK:
         ordered = battle.enemies[order - FIRST_ATTACK]
