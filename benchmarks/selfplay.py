@@ -1,6 +1,6 @@
 """Self-play in all eight scenarios with the paper's number of steps per team: do the teams learn, and how fast.
 
-    python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--ratio 8] [--out benchmarks/results/selfplay]
+    python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--ratio 2] [--out benchmarks/results/selfplay]
 
 Runs go two at a time, one thread each, in `--work`; a killed benchmark goes on where it was. Writes a table (selfplay.md), the
 curves (curves.csv, and selfplay.png where matplotlib is installed). The figure of a seed is the mean greedy return of its teams.
@@ -109,7 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--ratio", type=float, default=8.0)
+    parser.add_argument("--ratio", type=float, default=2.0)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "macop-selfplay")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "selfplay")
     arguments = parser.parse_args()

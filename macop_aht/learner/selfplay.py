@@ -25,14 +25,14 @@ class SelfPlayConfig:
     teams: int = 4
     steps: int = 125_000  # environment steps per team
     mixer: MixerName = "vdn"
-    ratio: float = 8.0  # episodes that a team collects per update of it
+    ratio: float = 2.0  # episodes that a team collects per update of it
     envs: int = 8  # environments per team in lockstep
     batch: int = 32  # episodes per team and update
     capacity: int = 5_000  # episodes per team
     target_every: int = 200  # episodes per team between copies of the target
     epsilon_start: float = 1.0
     epsilon_end: float = 0.05
-    epsilon_steps: int = 50_000  # per team, from start to end
+    epsilon_steps: int = 50_000  # of all teams together, from start to end
     update: UpdateConfig = field(default_factory=UpdateConfig)
 
 
@@ -50,8 +50,8 @@ class Progress:
     seconds: float = 0.0
 
 
-def epsilon_at(config: SelfPlayConfig, steps: float) -> float:
-    """Linear from start to end."""
+def epsilon_at(config: SelfPlayConfig, steps: int) -> float:
+    """Linear from start to end; `steps` of all teams together."""
     done = min(steps / config.epsilon_steps, 1.0)
     return config.epsilon_start + done * (config.epsilon_end - config.epsilon_start)
 
@@ -85,7 +85,7 @@ class SelfPlay:
     def step(self) -> None:
         """One environment step everywhere, and the updates that the finished episodes call for."""
         config, progress = self.config, self.progress
-        _, returns = self.collector.step(epsilon_at(config, progress.steps))
+        _, returns = self.collector.step(epsilon_at(config, self.collector.steps))
         progress.steps = self.collector.steps // config.teams
         if len(returns):
             finished = len(returns) / config.teams
