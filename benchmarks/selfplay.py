@@ -1,6 +1,6 @@
 """Self-play in all eight scenarios with the paper's number of steps per team: do the teams learn, and how fast.
 
-    python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--ratio 2] [--out benchmarks/results/selfplay]
+    python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--ratio 2] [--td-lambda 0.8] [--out FOLDER]
 
 Runs go two at a time, one thread each, in `--work`; a killed benchmark goes on where it was. Writes a table (selfplay.md), the
 curves (curves.csv, and selfplay.png where matplotlib is installed). The figure of a seed is the mean greedy return of its teams.
@@ -43,12 +43,14 @@ TASKS = {
 }
 
 
-def run(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, Any]:
+def run(scenario: str, seed: int, ratio: float, td_lambda: float, work: Path) -> dict[str, Any]:
     """Train, or finish training, one seed of one scenario in a process of its own; gives its result."""
-    task, folder = TASKS[scenario], work / f"{scenario}-{seed}-ratio{ratio:g}"
+    task, folder = TASKS[scenario], work / f"{scenario}-{seed}-ratio{ratio:g}-lambda{td_lambda:g}"
     command = [sys.executable, "-m", "macop_aht", "selfplay", scenario, "--seed", str(seed), "--threads", "1"]
     command += ["--teams", str(task.teams), "--steps", str(task.steps), "--mixer", task.mixer, "--ratio", str(ratio)]
-    command += ["--device", "cpu", "--out", str(folder)] + (["--resume"] if (folder / "run.toml").exists() else [])
+    command += ["--td-lambda", str(td_lambda), "--device", "cpu", "--out", str(folder)] + (
+        ["--resume"] if (folder / "run.toml").exists() else []
+    )
     if not (folder / "result.json").exists():
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     result = json.loads((folder / "result.json").read_text())
@@ -57,11 +59,12 @@ def run(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, Any]:
     return {"scenario": scenario, "seed": seed, **result, "curve": [json.loads(line) for line in lines]}
 
 
-def table(results: list[dict[str, Any]], ratio: float) -> str:
+def table(results: list[dict[str, Any]], ratio: float, td_lambda: float) -> str:
     lines = [
         "# Self-play",
         "",
-        f"`python benchmarks/selfplay.py --ratio {ratio:g}`: {ratio:g} episodes per update, two runs at a time, one thread each.",
+        f"`python benchmarks/selfplay.py --ratio {ratio:g} --td-lambda {td_lambda:g}`: {ratio:g} episodes per update,",
+        "two runs at a time, one thread each.",
         "",
         "| scenario | steps per team | returns of the seeds | median | bar | met | steps/s |",
         "|---|---|---|---|---|---|---|",
@@ -110,14 +113,17 @@ def main() -> int:
     parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ratio", type=float, default=2.0)
+    parser.add_argument("--td-lambda", type=float, default=0.8)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "macop-selfplay")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "selfplay")
     arguments = parser.parse_args()
     jobs = [(scenario, seed) for scenario in arguments.scenarios for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda job: run(job[0], job[1], arguments.ratio, arguments.work), jobs))
+        results = list(
+            pool.map(lambda job: run(job[0], job[1], arguments.ratio, arguments.td_lambda, arguments.work), jobs)
+        )
     arguments.out.mkdir(parents=True, exist_ok=True)
-    text = table(results, arguments.ratio)
+    text = table(results, arguments.ratio, arguments.td_lambda)
     (arguments.out / "selfplay.md").write_text(text)
     write_curves(results, arguments.out)
     print(text)

@@ -59,9 +59,11 @@ def _selfplay(arguments: argparse.Namespace) -> None:
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.runs import SelfPlayRun, self_play
     from macop_aht.learner.selfplay import SelfPlayConfig
+    from macop_aht.learner.update import UpdateConfig
 
     given = {name: getattr(arguments, name) for name in ("teams", "steps", "mixer", "ratio")}
-    training = SelfPlayConfig(**{name: value for name, value in given.items() if value is not None})
+    update = UpdateConfig() if arguments.td_lambda is None else UpdateConfig(td_lambda=arguments.td_lambda)
+    training = SelfPlayConfig(**{name: value for name, value in given.items() if value is not None}, update=update)
     run = SelfPlayRun(arguments.scenario, arguments.seed, arguments.threads or default_threads(), training)
     with _Bar(training.steps, training.teams) as bar:
         returns = self_play(
@@ -120,7 +122,10 @@ def _parser() -> argparse.ArgumentParser:
     selfplay.add_argument("--teams", type=_positive, help="teams, trained side by side (default: 4)")
     selfplay.add_argument("--steps", type=_positive, help="environment steps per team (default: 125000)")
     selfplay.add_argument("--mixer", choices=("vdn", "qmix"), help="how the agents' values are mixed (default: vdn)")
-    selfplay.add_argument("--ratio", type=float, help="episodes that a team collects per update of it")
+    selfplay.add_argument("--ratio", type=float, help="episodes that a team collects per update of it (default: 2)")
+    selfplay.add_argument(
+        "--td-lambda", type=float, help="share of later targets in a target (default: 0.8; the paper's: 0)"
+    )
     selfplay.add_argument("--seed", type=int, default=0)
     selfplay.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
     selfplay.add_argument("--threads", type=_positive, help="of the processor (default: up to two)")

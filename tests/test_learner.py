@@ -138,7 +138,9 @@ def test_a_stacked_update_is_four_plain_updates(mixer, equal, through_limit):
     replay = filled_replay(world, equal=equal)
     rng = generator(3)
     net = Stack(Shape.of(world), 4, rng)
-    learner = Learner(net, make_mixer(mixer, 4, 2, world.state_dim, rng), UpdateConfig(max_grad_norm=0.5, td_lambda=0.0))
+    learner = Learner(
+        net, make_mixer(mixer, 4, 2, world.state_dim, rng), UpdateConfig(max_grad_norm=0.5, td_lambda=0.0)
+    )
     with torch.no_grad():  # targets of their own
         for parameter in [*learner.target_net.parameters(), *learner.target_mixer.parameters()]:
             parameter.add_(torch.randn(parameter.shape, generator=rng) / 10)
