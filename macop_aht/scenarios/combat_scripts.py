@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 ROUTE, WEAKEST, NEAREST, KITE, HOLD, FOLLOW, BAIT = range(7)
 AGENT, X, Y, LEG, LAST = range(5)  # the memory's columns
 MEMORY: Final = 5
+ALLY_WIDTH: Final = SHIELD  # an ally's entries are an enemy's without the shield
 NOWHERE: Final = -1  # the group of a place where no enemies stand
 ARRIVED: Final = 2.5  # this near to a post with nobody in sight: on to the next
 PASSED: Final = 1.0  # this near to a place on the way: on to the next
@@ -117,7 +118,7 @@ def _chased(facts, row, at):
     """Whether the enemy whose entries begin at `at` is nearer to this agent than to every ally in sight."""
     own = row[at + DX] ** 2 + row[at + DY] ** 2
     for j in range(facts.n_agents - 1):
-        ally = facts.ally_at + SHIELD * j
+        ally = facts.ally_at + ALLY_WIDTH * j
         if row[ally] > 0 and (row[at + DX] - row[ally + DX]) ** 2 + (row[at + DY] - row[ally + DY]) ** 2 < own:
             return False
     return True
@@ -128,7 +129,7 @@ def _in_company(facts, row):
     """Whether another ally is in sight."""
     others = 0.0
     for j in range(facts.n_agents - 1):
-        others += row[facts.ally_at + SHIELD * j + FLAG]
+        others += row[facts.ally_at + ALLY_WIDTH * j + FLAG]
     return others > 0
 
 
@@ -278,12 +279,8 @@ def scripts(world: Combat) -> dict[str, Script]:
     named = {}
     for r, name in enumerate(routes):
         way = "from left to right" if r == 0 else "from right to left" if r == 1 else name.rsplit("-", 1)[0]
-        first = (
-            ""
-            if r < 2
-            else f", beginning with group {name.rsplit('-', 1)[1]}, runs around from melee fighters that chase it"
-        )
-        named[name] = script(f"visits the enemies {way}{first} and shoots the nearest", ROUTE, r)
+        more = f", beginning with group {name.rsplit('-', 1)[1]}, runs around from melee fighters that chase it"
+        named[name] = script(f"visits the enemies {way}{'' if r < 2 else more} and shoots the nearest", ROUTE, r)
     named["focus-weakest"] = script("goes with the ego and shoots the weakest enemy it can", WEAKEST)
     named["focus-nearest"] = script("goes with the ego and shoots the enemy nearest to itself", NEAREST)
     named["follow-ego"] = script("goes with the ego and shoots the enemy nearest to the ego", FOLLOW)
