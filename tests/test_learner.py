@@ -369,6 +369,26 @@ def test_cross_play_seats_the_right_networks():
             assert int(q[p, 0].argmax()) == rollout.action[2 * k, i]
 
 
+def test_an_ego_plays_each_head():
+    """Every head of an ego acts as the stack network that has the same backbone and that head."""
+    world = build("LBF4")
+    ego, mates = Ego(Shape.of(world), 3, generator(0)), Stack(Shape.of(world), 2, generator(1))
+    twins = Stack(Shape.of(world), 3)
+    for k in range(3):
+        weights = {f"heads.{name}": value for name, value in member(ego.heads, k).items()}
+        set_member(twins, k, weights | {f"backbone.{name}": value for name, value in member(ego.backbone, 0).items()})
+    pairs = np.array([[0, 1], [2, 0], [1, 1], [2, 1]])
+    ours, theirs = (Rollout(world, Seating.cross_play(net, mates, pairs, 3, 1), 0, CPU) for net in (ego, twins))
+    for _ in range(30):
+        for rollout in (ours, theirs):
+            rollout.act(0.0)
+        np.testing.assert_array_equal(ours.action, theirs.action)
+        for rollout in (ours, theirs):
+            over = rollout.step()
+            if over.any():
+                rollout.begin(over)
+
+
 def train_teams(world, config, seed, device):
     training = SelfPlay(world, config, seed, device)
     while not training.done:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from macop_aht.learner.networks import Stack, encode
+from macop_aht.learner.networks import Ego, Stack, encode
 from macop_aht.learner.replay import Replay
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -18,9 +19,12 @@ from macop_aht.teammates.scripted import random_actions
 
 @dataclass(frozen=True)
 class Seating:
-    """Which member of which stack sits where: `member` (B,N) into the stack named by `stack` (B,N) in `stacks`."""
+    """Which member of which stack sits where: `member` (B,N) into the stack named by `stack` (B,N) in `stacks`.
 
-    stacks: tuple[Stack, ...]
+    An ego's members are its heads.
+    """
+
+    stacks: tuple[Stack | Ego, ...]
     stack: np.ndarray
     member: np.ndarray
 
@@ -32,7 +36,7 @@ class Seating:
         return Seating((net,), np.zeros_like(member), member)
 
     @staticmethod
-    def cross_play(first: Stack, second: Stack, pairs: np.ndarray, envs: int, controllable: int) -> Seating:
+    def cross_play(first: Stack | Ego, second: Stack | Ego, pairs: np.ndarray, envs: int, controllable: int) -> Seating:
         """Member `pairs[k,0]` of `first` in the ego's seats with `pairs[k,1]` of `second` in the others', `envs` each."""
         agents = first.shape.agents
         pairs = np.repeat(pairs, envs, axis=0)
@@ -44,7 +48,13 @@ class Seating:
 class _Table:
     """The rows of one stack: where they are, and what they remember."""
 
-    def __init__(self, net: Stack, rows: list[np.ndarray], device: torch.device, agents: int) -> None:
+    def __init__(self, net: Stack | Ego, member: np.ndarray, device: torch.device, agents: int) -> None:
+        """`member` (B*N,) is -1 where somebody else sits."""
+        if isinstance(net, Ego):
+            rows = [np.flatnonzero(member >= 0)]
+            self.head: Tensor | None = torch.from_numpy(member[rows[0]]).to(device)
+        else:
+            rows, self.head = [np.flatnonzero(member == p) for p in range(net.population)], None
         width = max(len(own) for own in rows)
         # A member with fewer rows has some of them twice; both come to the same.
         self.rows = np.stack([np.resize(own, width) if len(own) else np.zeros(width, np.int64) for own in rows])
@@ -52,6 +62,13 @@ class _Table:
         self.place = torch.from_numpy(self.rows).to(device)
         self.agent = self.place % agents
         self.memory = torch.zeros(net.population, width, net.shape.hidden, device=device)
+
+    def q(self, inputs: Tensor) -> Tensor:
+        """Q of every row by its own member or head, and a step on in memory: (P,R,in) -> (P,R,A)."""
+        q, self.memory = self.net.step(inputs, self.memory)
+        if self.head is None:
+            return q
+        return q[self.head, torch.arange(len(self.head), device=q.device)].unsqueeze(0)
 
 
 class Rollout:
@@ -65,9 +82,8 @@ class Rollout:
         self.rng = np.random.default_rng(seed)
         self._tables = []
         for s, net in enumerate(seating.stacks):
-            flat = np.where(seating.stack == s, seating.member, -1).ravel()
-            rows = [np.flatnonzero(flat == p) for p in range(net.population)]
-            self._tables.append(_Table(net, rows, device, agents))
+            member = np.where(seating.stack == s, seating.member, -1).ravel()
+            self._tables.append(_Table(net, member, device, agents))
         self.action = np.zeros((size, agents), dtype=np.int64)
         self.last_action = np.full((size, agents), -1, dtype=np.int64)
         self._noise = np.zeros(size * agents, dtype=np.int64)
@@ -116,8 +132,7 @@ class Rollout:
         flat = self.action.reshape(rows)
         for table in self._tables:
             inputs = encode(table.net.shape, obs[table.place], last[table.place], table.agent)
-            q, table.memory = table.net.step(inputs, table.memory)
-            best = q.masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
+            best = table.q(inputs).masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
             flat[table.rows] = best.cpu().numpy()
         if epsilon > 0:
             draws = self.rng.random((2, rows, 1))
