@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+WORK = Path(tempfile.gettempdir()) / "macop-selfplay"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -114,7 +116,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ratio", type=float, default=2.0)
     parser.add_argument("--td-lambda", type=float, default=0.8)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "macop-selfplay")
+    parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "selfplay")
     arguments = parser.parse_args()
     jobs = [(scenario, seed) for scenario in arguments.scenarios for seed in range(arguments.seeds)]

@@ -1,0 +1,63 @@
+"""Episodes per update against quality: the fastest ratio that loses nothing becomes the default.
+
+    python benchmarks/ratio_sweep.py [--scenarios LBF4 PP1] [--ratios 1 2 4 8 16 32] [--seeds 3] [--out FILE]
+
+Self-play return after the paper's number of steps; runs go two at a time, one thread each, and are shared with selfplay.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from selfplay import TASKS, WORK, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=["LBF4", "PP1"])
+    parser.add_argument("--ratios", nargs="+", type=float, default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--td-lambda", type=float, default=0.8)
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ratio_sweep.md")
+    arguments = parser.parse_args()
+    jobs = [
+        (scenario, ratio, seed)
+        for scenario in arguments.scenarios
+        for ratio in sorted(arguments.ratios, reverse=True)
+        for seed in range(arguments.seeds)
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda job: run(job[0], job[2], job[1], arguments.td_lambda, arguments.work), jobs))
+    lines = [
+        "# Episodes per update",
+        "",
+        f"`python benchmarks/ratio_sweep.py --td-lambda {arguments.td_lambda:g}`, two runs at a time, one thread each.",
+        "",
+        "| scenario | ratio | returns of the seeds | median | updates per team | steps/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for scenario in arguments.scenarios:
+        for ratio in sorted(arguments.ratios):
+            own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, ratio)]
+            means = [statistics.mean(result["returns"]) for result in own]
+            updates = statistics.median(result["progress"]["updates"] for result in own)
+            speed = statistics.median(
+                result["progress"]["steps"] * TASKS[scenario].teams / result["progress"]["seconds"] for result in own
+            )
+            seeds = ", ".join(f"{mean:.2f}" for mean in means)
+            lines.append(
+                f"| {scenario} | {ratio:g} | {seeds} | {statistics.median(means):.2f} | {updates:,.0f} | {speed:,.0f} |"
+            )
+    text = "\n".join(lines) + "\n"
+    arguments.out.write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
