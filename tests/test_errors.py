@@ -159,8 +159,11 @@ def test_an_error_loses_nothing():
     np.testing.assert_array_equal(env.unwrapped.state(), before)
     env.step(0)
     with pytest.raises(ValueError):
-        env.reset(options={"teammate": "nobody"})
-    env.step(0)  # the episode goes on
+        env.reset(seed=9, options={"teammate": "nobody"})
+    undisturbed = lbf4()
+    for _ in range(2):  # the episode goes on as if nothing had been
+        expected = undisturbed.step(0)[0]
+    np.testing.assert_array_equal(env.step(0)[0], expected)
 
 
 def test_unknown_reset_options_warn():

@@ -42,13 +42,16 @@ class Game:
         self.batch.seed(seeds, rows)
         self.population.seed(seeds, rows)
 
-    def reset(self, rows: np.ndarray, options: dict[str, Any] | None = None) -> None:
+    def chosen(self, options: dict[str, Any] | None) -> int | None:
+        """The teammate that reset's options ask for, or None. Comes first, so that a mistake changes nothing."""
+        if not options:
+            return None
+        warn_of_unknown(options, OPTIONS)
+        wanted = options.get("teammate")
+        return None if wanted is None else self.population.index(wanted)
+
+    def reset(self, rows: np.ndarray, chosen: int | None = None) -> None:
         """Begin an episode in the environments in `rows`, (B,) bool."""
-        chosen = None
-        if options:
-            warn_of_unknown(options, OPTIONS)
-            if options.get("teammate") is not None:
-                chosen = self.population.index(options["teammate"])
         self.batch.reset(rows)
         self.population.begin(rows, chosen)
 

@@ -76,11 +76,12 @@ class MacopEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
+        chosen = self._game.chosen(options)
         super().reset(seed=seed)
         if seed is not None or not self._seeded:
             self._game.seed([self.np_random_seed], self._row)
             self._seeded = True
-        self._game.reset(self._row, options)
+        self._game.reset(self._row, chosen)
         self._over = False
         if self.render_mode == "human":
             self.render()

@@ -66,8 +66,9 @@ class MacopVectorEnv(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         options = dict(options or {})
         rows = self._reset_mask(options.pop("reset_mask", None))
+        chosen = self._game.chosen(options)
         self._seed(seed, rows)
-        self._game.reset(rows, options)
+        self._game.reset(rows, chosen)
         self._over[rows] = False
         self._begun = True
         return self._observation(), self._infos(rows)
