@@ -61,11 +61,11 @@ def run(scenario: str, seed: int, ratio: float, td_lambda: float, work: Path) ->
     return {"scenario": scenario, "seed": seed, **result, "curve": [json.loads(line) for line in lines]}
 
 
-def table(results: list[dict[str, Any]], ratio: float, td_lambda: float) -> str:
+def table(results: list[dict[str, Any]], seeds: int, ratio: float, td_lambda: float) -> str:
     lines = [
         "# Self-play",
         "",
-        f"`python benchmarks/selfplay.py --ratio {ratio:g} --td-lambda {td_lambda:g}`: {ratio:g} episodes per update,",
+        f"`python benchmarks/selfplay.py --seeds {seeds} --ratio {ratio:g} --td-lambda {td_lambda:g}`: {ratio:g} episodes per update,",
         "two runs at a time, one thread each.",
         "",
         "| scenario | steps per team | returns of the seeds | median | bar | met | steps/s |",
@@ -80,9 +80,9 @@ def table(results: list[dict[str, Any]], ratio: float, td_lambda: float) -> str:
         speed = statistics.median(
             result["progress"]["steps"] * task.teams / result["progress"]["seconds"] for result in own
         )
-        seeds = ", ".join(f"{mean:.2f}" for mean in means)
+        each = ", ".join(f"{mean:.2f}" for mean in means)
         met = "yes" if median >= task.bar else "NO"
-        lines.append(f"| {scenario} | {task.steps:,} | {seeds} | {median:.2f} | {task.bar} | {met} | {speed:,.0f} |")
+        lines.append(f"| {scenario} | {task.steps:,} | {each} | {median:.2f} | {task.bar} | {met} | {speed:,.0f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -125,7 +125,7 @@ def main() -> int:
             pool.map(lambda job: run(job[0], job[1], arguments.ratio, arguments.td_lambda, arguments.work), jobs)
         )
     arguments.out.mkdir(parents=True, exist_ok=True)
-    text = table(results, arguments.ratio, arguments.td_lambda)
+    text = table(results, arguments.seeds, arguments.ratio, arguments.td_lambda)
     (arguments.out / "selfplay.md").write_text(text)
     write_curves(results, arguments.out)
     print(text)
