@@ -36,7 +36,8 @@ def main() -> int:
     lines = [
         "# Episodes per update",
         "",
-        f"`python benchmarks/ratio_sweep.py --scenarios {' '.join(arguments.scenarios)} --seeds {arguments.seeds} "
+        f"`python benchmarks/ratio_sweep.py --scenarios {' '.join(arguments.scenarios)} "
+        f"--ratios {' '.join(f'{ratio:g}' for ratio in arguments.ratios)} --seeds {arguments.seeds} "
         f"--td-lambda {arguments.td_lambda:g}`, two runs at a time, one thread each.",
         "",
         "| scenario | ratio | returns of the seeds | median | updates per team | steps/s |",

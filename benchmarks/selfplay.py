@@ -65,8 +65,8 @@ def table(results: list[dict[str, Any]], seeds: int, ratio: float, td_lambda: fl
     lines = [
         "# Self-play",
         "",
-        f"`python benchmarks/selfplay.py --seeds {seeds} --ratio {ratio:g} --td-lambda {td_lambda:g}`: {ratio:g} episodes per update,",
-        "two runs at a time, one thread each.",
+        f"`python benchmarks/selfplay.py --seeds {seeds} --ratio {ratio:g} --td-lambda {td_lambda:g}`:",
+        f"{ratio:g} episodes per update, two runs at a time, one thread each.",
         "",
         "| scenario | steps per team | returns of the seeds | median | bar | met | steps/s |",
         "|---|---|---|---|---|---|---|",
