@@ -66,13 +66,13 @@ def mpe(module: str, **kwargs: Any) -> Runner:
     return run
 
 
-def kernels(scenario: str) -> Runner:
+def kernels(scenario: str, size: int = BATCH) -> Runner:
     """The bare batched kernels: step, observation and mask of every agent; ended environments are reset."""
     world = build(scenario)
-    batch = Batch(world, BATCH)
-    batch.seed(range(BATCH))
+    batch = Batch(world, size)
+    batch.seed(range(size))
     batch.reset()
-    actions = np.random.default_rng(0).integers(0, len(world.actions), (16, BATCH, world.n_agents))
+    actions = np.random.default_rng(0).integers(0, len(world.actions), (16, size, world.n_agents))
 
     def run() -> int:
         for action in actions:
@@ -80,7 +80,7 @@ def kernels(scenario: str) -> Runner:
             over = batch.terminated | batch.truncated
             if over.any():
                 batch.reset(over)
-        return BATCH * len(actions)
+        return size * len(actions)
 
     return run
 
@@ -226,6 +226,16 @@ def in_batches(report: Report, rounds: int) -> None:
         report.say(f"| {scenario} | {_rate(statistics.median(rates[scenario]))} |")
 
 
+def by_batch_size(report: Report, rounds: int) -> None:
+    """The bars above are for one size; how much hangs on it."""
+    scenarios = ("LBF1", "LBF4", "PP1", "CN3", "SMAC1", "SMAC2")
+    report.say("\n## Batched kernels by the number of environments, median steps/s (LBF's bar is 10M, combat's 500k)\n")
+    report.table("environments", *scenarios)
+    for size in (256, 1_024, 4_096, 16_384):
+        rates = measure({scenario: kernels(scenario, size) for scenario in scenarios}, rounds)
+        report.say(f"| {size} | " + " | ".join(_rate(statistics.median(rates[name])) for name in scenarios) + " |")
+
+
 def where_the_time_goes(report: Report) -> None:
     report.say("\n## Where the time goes, microseconds per step\n")
     columns = [(scenario, size) for size in (1, VECTOR) for scenario in ("LBF4", "PP1", "CN3", "SMAC1")]
@@ -246,6 +256,7 @@ def main() -> int:
     report.say(f"\n`python benchmarks/env_throughput.py --rounds {arguments.rounds}`")
     against_references(report, arguments.rounds)
     in_batches(report, arguments.rounds)
+    by_batch_size(report, arguments.rounds)
     where_the_time_goes(report)
     report.say(f"\n{'Every bar is met.' if report.met else 'Not every bar is met.'}")
     if arguments.out:
