@@ -1,6 +1,6 @@
 """How fast the engine learns.
 
-    python benchmarks/learner_throughput.py [--steps 125000] [--out benchmarks/results/learner_throughput.md]
+    python benchmarks/learner_throughput.py [--share 1] [--out benchmarks/results/learner_throughput.md]
 
 (a) one stacked update of four teams, with a diversity term, against the same written plainly, network by network, with nn.GRU on
 padded batches; (b) training from the first step to the last, in environment steps per second, at the public reference's ratio of
@@ -15,11 +15,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from selfplay import TASKS
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,8 +28,9 @@ from macop_aht.learner.device import default_threads
 from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Shape, Stack
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.selfplay import SelfPlay, SelfPlayConfig
+from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
 from macop_aht.learner.update import Learner, UpdateConfig, packed_inputs
+from macop_aht.methods import presets
 from macop_aht.scenarios import build
 
 CPU = torch.device("cpu")
@@ -149,27 +151,41 @@ def compare(rounds: int, say: Callable[[str], None]) -> None:
         say(f"| {mean_length} | {plain:.0f} | {ratios} | {bare:.0f} |")
 
 
-def end_to_end(steps: int, say: Callable[[str], None]) -> None:
-    say(f"\n## (b) Training, environment steps per second, {steps:,} steps per team\n")
-    say("| scenario | teams | ratio | steps/s | updates per team | return while exploring, at the end | memory, GiB |")
-    say("|---|---|---|---|---|---|---|")
-    for scenario, teams, mixer in (("LBF4", 4, "vdn"), ("PP1", 4, "vdn"), ("CN3", 4, "vdn"), ("SMAC1", 2, "qmix")):
-        for ratio in (1.0, SelfPlayConfig().ratio):
-            settings: dict[str, Any] = {"teams": teams, "steps": steps, "mixer": mixer, "ratio": ratio}
-            training = SelfPlay(build(scenario), SelfPlayConfig(**settings), 0, CPU)
+def resident() -> float:
+    """Memory in use now, GiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**30
+
+
+def end_to_end(share: float, say: Callable[[str], None]) -> None:
+    say(f"\n## (b) Training, environment steps per second; {share:g} of the paper's steps\n")
+    say(
+        "| scenario | teams | ratio | steps | steps/s | updates per team | return while exploring, at the end | memory, GiB |"
+    )
+    say("|---|---|---|---|---|---|---|---|")
+    for scenario, task in TASKS.items():
+        if scenario not in ("LBF4", "PP1", "CN3", "SMAC1"):
+            continue
+        usual = presets.training(scenario)
+        for ratio in sorted({1.0, usual.ratio}):
+            config = SelfPlayConfig(task.teams, int(share * task.steps), replace(usual, ratio=ratio))
+            training = self_play_training(build(scenario), config, 0, CPU)
+            memory: list[float] = []
             while not training.done:
                 training.step()
+                if training.progress.steps * 4 // training.steps > len(memory):
+                    memory.append(resident())
             progress = training.progress
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             say(
-                f"| {scenario} | {teams} | {ratio:g} | {progress.steps * teams / progress.seconds:,.0f} | {progress.updates:,} "
-                f"| {progress.mean_return:.2f} | {memory:.2f} |"
+                f"| {scenario} | {task.teams} | {ratio:g} | {progress.steps:,} | {progress.steps / progress.seconds:,.0f} "
+                f"| {progress.updates:,} | {progress.mean_return:.2f} | {', '.join(f'{value:.2f}' for value in memory)} |"
             )
+    say("\nMemory is given after each quarter of a training; the trainings are of one process, one after the other.")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=125_000, help="per team, in (b); 0 leaves (b) out")
+    parser.add_argument("--share", type=float, default=1.0, help="of the paper's steps, in (b); 0 leaves (b) out")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--out", type=Path)
@@ -182,10 +198,10 @@ def main() -> int:
         lines.append(line)
 
     say("# Learner throughput")
-    say(f"\n`python benchmarks/learner_throughput.py --steps {arguments.steps} --threads {arguments.threads}`")
+    say(f"\n`python benchmarks/learner_throughput.py --share {arguments.share:g} --threads {arguments.threads}`")
     compare(arguments.rounds, say)
-    if arguments.steps:
-        end_to_end(arguments.steps, say)
+    if arguments.share:
+        end_to_end(arguments.share, say)
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")
     return 0

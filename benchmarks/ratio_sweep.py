@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from selfplay import TASKS, WORK, run
+from selfplay import TASKS, WORK, run, speed
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=["LBF4", "PP1"])
     parser.add_argument("--ratios", nargs="+", type=float, default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--td-lambda", type=float, default=0.8)
+    parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ratio_sweep.md")
     arguments = parser.parse_args()
@@ -31,14 +31,14 @@ def main() -> int:
         for ratio in sorted(arguments.ratios, reverse=True)
         for seed in range(arguments.seeds)
     ]
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda job: run(job[0], job[2], job[1], arguments.td_lambda, arguments.work), jobs))
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        results = list(pool.map(lambda job: run(job[0], job[2], ["--ratio", f"{job[1]:g}"], arguments.work), jobs))
     lines = [
         "# Episodes per update",
         "",
         f"`python benchmarks/ratio_sweep.py --scenarios {' '.join(arguments.scenarios)} "
-        f"--ratios {' '.join(f'{ratio:g}' for ratio in arguments.ratios)} --seeds {arguments.seeds} "
-        f"--td-lambda {arguments.td_lambda:g}`, two runs at a time, one thread each.",
+        f"--ratios {' '.join(f'{ratio:g}' for ratio in arguments.ratios)} --seeds {arguments.seeds}`, "
+        "two runs at a time, one thread each.",
         "",
         "| scenario | ratio | returns of the seeds | median | updates per team | steps/s |",
         "|---|---|---|---|---|---|",
@@ -48,12 +48,9 @@ def main() -> int:
             own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, ratio)]
             means = [statistics.mean(result["returns"]) for result in own]
             updates = statistics.median(result["progress"]["updates"] for result in own)
-            speed = statistics.median(
-                result["progress"]["steps"] * TASKS[scenario].teams / result["progress"]["seconds"] for result in own
-            )
             seeds = ", ".join(f"{mean:.2f}" for mean in means)
             lines.append(
-                f"| {scenario} | {ratio:g} | {seeds} | {statistics.median(means):.2f} | {updates:,.0f} | {speed:,.0f} |"
+                f"| {scenario} | {ratio:g} | {seeds} | {statistics.median(means):.2f} | {updates:,.0f} | {speed(own):,.0f} |"
             )
     text = "\n".join(lines) + "\n"
     arguments.out.write_text(text)

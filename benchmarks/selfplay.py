@@ -1,6 +1,8 @@
 """Self-play in all eight scenarios with the paper's number of steps per team: do the teams learn, and how fast.
 
-    python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--ratio 2] [--td-lambda 0.8] [--out FOLDER]
+    python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--out FOLDER] [-- --ratio 4 --td-lambda 0 …]
+
+What stands behind `--` goes to `macop selfplay`; without it, every scenario is trained as is recommended for it.
 
 Runs go two at a time, one thread each, in `--work`; a killed benchmark goes on where it was. Writes a table (selfplay.md), the
 curves (curves.csv, and selfplay.png where matplotlib is installed). The figure of a seed is the mean greedy return of its teams.
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,60 +32,70 @@ class Task:
 
     steps: int  # per team
     teams: int
-    mixer: str
     bar: float
 
 
 TASKS = {
-    "LBF1": Task(125_000, 4, "vdn", 0.9),
-    "LBF4": Task(125_000, 4, "vdn", 0.95),
-    "PP1": Task(125_000, 4, "vdn", 0.95),
-    "PP2": Task(125_000, 4, "vdn", 0.9),
-    "CN2": Task(125_000, 4, "vdn", 0.95),
-    "CN3": Task(125_000, 4, "vdn", 0.95),
-    "SMAC1": Task(300_000, 2, "qmix", 5.2),
-    "SMAC2": Task(500_000, 2, "qmix", 5.5),
+    "LBF1": Task(125_000, 4, 0.9),
+    "LBF4": Task(125_000, 4, 0.95),
+    "PP1": Task(125_000, 4, 0.95),
+    "PP2": Task(125_000, 4, 0.9),
+    "CN2": Task(125_000, 4, 0.95),
+    "CN3": Task(125_000, 4, 0.95),
+    "SMAC1": Task(300_000, 2, 5.2),
+    "SMAC2": Task(500_000, 2, 5.5),
 }
 
 
-def run(scenario: str, seed: int, ratio: float, td_lambda: float, work: Path) -> dict[str, Any]:
+def run(scenario: str, seed: int, options: Sequence[str], work: Path) -> dict[str, Any]:
     """Train, or finish training, one seed of one scenario in a process of its own; gives its result."""
-    task, folder = TASKS[scenario], work / f"{scenario}-{seed}-ratio{ratio:g}-lambda{td_lambda:g}"
+    task, folder = TASKS[scenario], work / "-".join([scenario, str(seed), *(word.strip("-") for word in options)])
     command = [sys.executable, "-m", "macop_aht", "selfplay", scenario, "--seed", str(seed), "--threads", "1"]
-    command += ["--teams", str(task.teams), "--steps", str(task.steps), "--mixer", task.mixer, "--ratio", str(ratio)]
-    command += ["--td-lambda", str(td_lambda), "--device", "cpu", "--out", str(folder)] + (
-        ["--resume"] if (folder / "run.toml").exists() else []
-    )
+    command += [
+        "--teams",
+        str(task.teams),
+        "--steps",
+        str(task.steps),
+        "--device",
+        "cpu",
+        "--out",
+        str(folder),
+        *options,
+    ]
     if not (folder / "result.json").exists():
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        resume = ["--resume"] if (folder / "run.toml").exists() else []
+        subprocess.run(command + resume, check=True, stdout=subprocess.DEVNULL)
     result = json.loads((folder / "result.json").read_text())
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     print(f"{scenario} seed {seed}: {[round(value, 2) for value in result['returns']]}", flush=True)
     return {"scenario": scenario, "seed": seed, **result, "curve": [json.loads(line) for line in lines]}
 
 
-def table(results: list[dict[str, Any]], seeds: int, ratio: float, td_lambda: float) -> str:
+def speed(results: list[dict[str, Any]]) -> float:
+    """Environment steps per second, of the median run."""
+    return statistics.median(result["progress"]["steps"] / result["progress"]["seconds"] for result in results)
+
+
+def table(results: list[dict[str, Any]], command: str) -> str:
     lines = [
         "# Self-play",
         "",
-        f"`python benchmarks/selfplay.py --seeds {seeds} --ratio {ratio:g} --td-lambda {td_lambda:g}`:",
-        f"{ratio:g} episodes per update, two runs at a time, one thread each.",
+        f"`{command}`: two runs at a time, one thread each. The figure of a seed is the mean greedy return of its teams.",
         "",
-        "| scenario | steps per team | returns of the seeds | median | bar | met | steps/s |",
-        "|---|---|---|---|---|---|---|",
+        "| scenario | steps per team | teams | returns of the seeds | median | bar | met | worst team | steps/s | minutes |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for scenario, task in TASKS.items():
         own = [result for result in results if result["scenario"] == scenario]
         if not own:
             continue
         means = [statistics.mean(result["returns"]) for result in own]
-        median = statistics.median(means)
-        speed = statistics.median(
-            result["progress"]["steps"] * task.teams / result["progress"]["seconds"] for result in own
+        median, worst = statistics.median(means), min(min(result["returns"]) for result in own)
+        minutes = statistics.median(result["progress"]["seconds"] for result in own) / 60
+        lines.append(
+            f"| {scenario} | {task.steps:,} | {task.teams} | {', '.join(f'{mean:.2f}' for mean in means)} | {median:.2f} "
+            f"| {task.bar} | {'yes' if median >= task.bar else 'NO'} | {worst:.2f} | {speed(own):,.0f} | {minutes:.1f} |"
         )
-        each = ", ".join(f"{mean:.2f}" for mean in means)
-        met = "yes" if median >= task.bar else "NO"
-        lines.append(f"| {scenario} | {task.steps:,} | {each} | {median:.2f} | {task.bar} | {met} | {speed:,.0f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -104,7 +117,7 @@ def write_curves(results: list[dict[str, Any]], out: Path) -> None:
             if result["scenario"] == scenario:
                 axis.plot([row["step"] for row in result["curve"]], [row["return"] for row in result["curve"]])
         axis.set_title(scenario)
-        axis.set_xlabel("steps per team")
+        axis.set_xlabel("steps of all teams")
     figure.suptitle("Mean return while exploring, one line per seed")
     figure.tight_layout()
     figure.savefig(out / "selfplay.png", dpi=100)
@@ -114,18 +127,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--ratio", type=float, default=2.0)
-    parser.add_argument("--td-lambda", type=float, default=0.8)
+    parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "selfplay")
+    parser.add_argument("options", nargs="*", help="for `macop selfplay`")
     arguments = parser.parse_args()
-    jobs = [(scenario, seed) for scenario in arguments.scenarios for seed in range(arguments.seeds)]
-    with ThreadPoolExecutor(2) as pool:
-        results = list(
-            pool.map(lambda job: run(job[0], job[1], arguments.ratio, arguments.td_lambda, arguments.work), jobs)
-        )
+    jobs = [(scenario, seed) for seed in range(arguments.seeds) for scenario in arguments.scenarios]
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        results = list(pool.map(lambda job: run(job[0], job[1], arguments.options, arguments.work), jobs))
     arguments.out.mkdir(parents=True, exist_ok=True)
-    text = table(results, arguments.seeds, arguments.ratio, arguments.td_lambda)
+    command = f"python benchmarks/selfplay.py --seeds {arguments.seeds}"
+    text = table(results, " ".join([command, *(["--", *arguments.options] if arguments.options else [])]))
     (arguments.out / "selfplay.md").write_text(text)
     write_curves(results, arguments.out)
     print(text)

@@ -59,13 +59,11 @@ def _selfplay(arguments: argparse.Namespace) -> None:
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.runs import SelfPlayRun, self_play
     from macop_aht.learner.selfplay import SelfPlayConfig
-    from macop_aht.learner.update import UpdateConfig
+    from macop_aht.methods import presets
 
-    given = {name: getattr(arguments, name) for name in ("teams", "steps", "mixer", "ratio")}
-    update = UpdateConfig() if arguments.td_lambda is None else UpdateConfig(td_lambda=arguments.td_lambda)
-    training = SelfPlayConfig(**{name: value for name, value in given.items() if value is not None}, update=update)
+    training = _apply_settings(SelfPlayConfig(training=presets.training(arguments.scenario)), arguments)
     run = SelfPlayRun(arguments.scenario, arguments.seed, arguments.threads or default_threads(), training)
-    with _Bar(training.steps, training.teams) as bar:
+    with _Bar(training.steps * training.teams) as bar:
         returns = self_play(
             run, Path(arguments.out), arguments.resume, arguments.device, arguments.checkpoint_every, bar.show, bar.say
         )
@@ -76,17 +74,16 @@ def _selfplay(arguments: argparse.Namespace) -> None:
 class _Bar:
     """Steps, return, steps per second and time left, on one line."""
 
-    def __init__(self, steps: int, teams: int) -> None:
+    def __init__(self, steps: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._teams = teams
-        columns = TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps per team"), BarColumn()
+        columns = TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"), BarColumn()
         figures = TextColumn("return {task.fields[mean]:.2f}"), TextColumn("{task.fields[speed]:,.0f} steps/s")
         self._progress = Progress(*columns, *figures, TimeRemainingColumn())
         self._task = self._progress.add_task("", total=steps, mean=0.0, speed=0.0)
 
     def show(self, progress: Any) -> None:
-        speed = progress.steps * self._teams / max(progress.seconds, 1e-9)
+        speed = progress.steps / max(progress.seconds, 1e-9)
         self._progress.update(self._task, completed=progress.steps, mean=progress.mean_return, speed=speed)
 
     def say(self, line: str) -> None:
@@ -100,7 +97,52 @@ class _Bar:
         self._progress.stop()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _add_settings(parser: argparse.ArgumentParser, kind: type) -> None:
+    """An option for every value of a configuration: by its path, and by its last word where that is the only one."""
+    from macop_aht.config import settings
+
+    group = parser.add_argument_group("settings", "without them, what is recommended for the scenario")
+    found = settings(kind)
+    last_words = [setting.path.split(".")[-1] for setting in found]
+    for setting, word in zip(found, last_words, strict=True):
+        names = {setting.path, word} if last_words.count(word) == 1 else {setting.path}
+        choices = getattr(setting.kind, "__args__", None)
+        group.add_argument(
+            *(f"--{name.replace('_', '-')}" for name in sorted(names, key=len)),
+            dest=f"settings.{setting.path}",
+            type=_truth if setting.kind is bool else str if choices else setting.kind,
+            choices=choices,
+            metavar=None if choices else {bool: "yes|no", int: "N", float: "X"}.get(setting.kind, "TEXT"),
+            help=setting.about.replace("%", "%%"),
+        )
+
+
+def _apply_settings(config: Any, arguments: argparse.Namespace) -> Any:
+    from macop_aht.config import as_tree, changed
+
+    prefix = "settings."
+    given = {name: value for name, value in vars(arguments).items() if name.startswith(prefix) and value is not None}
+    return changed(config, as_tree({name.removeprefix(prefix): value for name, value in given.items()}))
+
+
+def _truth(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither yes nor no")
+    return text == "yes"
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What all commands that train have in common."""
+    parser.add_argument("scenario", help="such as LBF4")
+    parser.add_argument("--out", required=True, metavar="RUN", help="the run's folder")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
+    parser.add_argument("--threads", type=_positive, help="of the processor (default: up to two)")
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    """Settings are added to the command that is run only: they need torch."""
     parser = argparse.ArgumentParser(
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
@@ -116,19 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--episodes", type=_positive, default=256, help="per pairing (default: %(default)s)")
     demo.set_defaults(run=_demo)
     selfplay = commands.add_parser("selfplay", help="train teams by self-play")
-    selfplay.add_argument("scenario", help="such as LBF4")
-    selfplay.add_argument("--out", required=True, metavar="RUN", help="the run's folder")
-    selfplay.add_argument("--resume", action="store_true", help="go on with the run in that folder")
-    selfplay.add_argument("--teams", type=_positive, help="teams, trained side by side (default: 4)")
-    selfplay.add_argument("--steps", type=_positive, help="environment steps per team (default: 125000)")
-    selfplay.add_argument("--mixer", choices=("vdn", "qmix"), help="how the agents' values are mixed (default: vdn)")
-    selfplay.add_argument("--ratio", type=float, help="episodes that a team collects per update of it (default: 2)")
-    selfplay.add_argument(
-        "--td-lambda", type=float, help="share of later targets in a target (default: 0.8; the paper's: 0)"
-    )
-    selfplay.add_argument("--seed", type=int, default=0)
-    selfplay.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
-    selfplay.add_argument("--threads", type=_positive, help="of the processor (default: up to two)")
+    _add_run_options(selfplay)
     selfplay.add_argument(
         "--checkpoint-every",
         type=float,
@@ -136,14 +166,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="at most so often (default: %(default)s)",
     )
+    if command == "selfplay":
+        from macop_aht.learner.selfplay import SelfPlayConfig
+
+        _add_settings(selfplay, SelfPlayConfig)
     selfplay.set_defaults(run=_selfplay)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake gives one line, not a traceback."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
+        arguments = _parser(words[0] if words else "").parse_args(words)
         arguments.run(arguments)
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
         print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)

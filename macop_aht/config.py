@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
 from macop_aht.scenarios.spec import hint
@@ -14,6 +14,11 @@ T = TypeVar("T")
 
 class ConfigError(ValueError):
     """A configuration with an unknown key or a value of the wrong type."""
+
+
+def setting(default: T, about: str) -> T:
+    """A field of a configuration, with what its help says."""
+    return field(default=default, metadata={"about": about})
 
 
 def _value(value: Any) -> str:
@@ -39,17 +44,67 @@ def _table(tree: Mapping[str, Any], path: str) -> list[str]:
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """A configuration of that kind; unknown keys and wrong types fail with a hint, missing keys have their defaults."""
-    types, known = get_type_hints(kind), [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**_given(kind, values, where, from_mapping))
+
+
+def changed(config: T, values: Mapping[str, Any], where: str = "") -> T:
+    """The configuration with some values changed, checked as in `from_mapping`."""
+
+    def nested(kind: type, inner: Mapping[str, Any], inside: str) -> Any:
+        return changed(getattr(config, inside.split(".")[-2]), inner, inside)
+
+    return replace(config, **_given(type(config), values, where, nested))  # type: ignore[type-var]
+
+
+def _given(kind: type, values: Mapping[str, Any], where: str, nested: Callable[..., Any]) -> dict[str, Any]:
+    types, known = get_type_hints(kind), [field.name for field in fields(kind)]
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
             raise ConfigError(f"unknown key {where + name!r}; {hint(name, known)}")
         wanted = types[name]
         if is_dataclass(wanted) and isinstance(wanted, type):
-            given[name] = from_mapping(wanted, value, f"{where}{name}.")
+            if not isinstance(value, Mapping):
+                raise ConfigError(
+                    f"{where + name} is {value!r}; it is a table, such as {where + name}.{fields(wanted)[0].name}"
+                )
+            given[name] = nested(wanted, value, f"{where}{name}.")
         else:
             given[name] = _checked(where + name, value, wanted)
-    return kind(**given)
+    return given
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of a configuration."""
+
+    path: str  # such as ego.ratio
+    kind: Any  # its type
+    about: str
+
+
+def settings(kind: type, where: str = "") -> list[Setting]:
+    """Every value of a kind of configuration, in order."""
+    found, types = [], get_type_hints(kind)
+    for own in fields(kind):
+        wanted = types[own.name]
+        if is_dataclass(wanted) and isinstance(wanted, type):
+            found += settings(wanted, f"{where}{own.name}.")
+        else:
+            found.append(Setting(where + own.name, wanted, own.metadata.get("about", "")))
+    return found
+
+
+def as_tree(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted path as nested dictionaries."""
+    nested: dict[str, Any] = {}
+    for path, value in flat.items():
+        *rooms, name = path.split(".")
+        room = nested
+        for key in rooms:
+            room = room.setdefault(key, {})
+        room[name] = value
+    return nested
 
 
 def _checked(name: str, value: Any, wanted: Any) -> Any:

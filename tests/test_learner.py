@@ -11,8 +11,9 @@ from macop_aht.learner.device import choose_device
 from macop_aht.learner.mixers import Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, encode, member, set_member
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.rollout import Collector, Rollout, Seating, greedy_returns
-from macop_aht.learner.selfplay import SelfPlay, SelfPlayConfig, epsilon_at
+from macop_aht.learner.rollout import Collector, Exploration, Rollout, Seating, greedy_returns
+from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
+from macop_aht.learner.training import Source, Training, TrainingConfig, epsilon_at
 from macop_aht.learner.update import Learner, UpdateConfig, clip_per_member, q_values, td_target
 from macop_aht.scenarios import build
 from tests.oracles import learner as plain
@@ -142,14 +143,14 @@ def test_a_stacked_update_is_four_plain_updates(mixer, equal, through_limit):
         net, make_mixer(mixer, 4, 2, world.state_dim, rng), UpdateConfig(max_grad_norm=0.5, td_lambda=0.0)
     )
     with torch.no_grad():  # targets of their own
-        for parameter in [*learner.target_net.parameters(), *learner.target_mixer.parameters()]:
+        for parameter in [*learner.target_net.parameters(), *learner.target_mixers.parameters()]:
             parameter.add_(torch.randn(parameter.shape, generator=rng) / 10)
     make = plain.PlainQmix if mixer == "qmix" else lambda _: plain.PlainSum()
     slots = np.stack([np.random.default_rng(p).permutation(12)[:8] for p in range(4)])
     expected = []
     for p in range(4):
-        own = plain.PlainNet(member(net, p)), make(member(learner.mixer, p))
-        targets = plain.PlainNet(member(learner.target_net, p)), make(member(learner.target_mixer, p))
+        own = plain.PlainNet(member(net, p)), make(member(learner.mixers["self"], p))
+        targets = plain.PlainNet(member(learner.target_net, p)), make(member(learner.target_mixers["self"], p))
         episodes = padded(replay, p, slots[p], through_limit)
         loss = plain.plain_update(*own, *targets, episodes, gamma=0.99, limit=0.5, rate=5e-4)
         expected.append((loss, own[0].stack_weights(), own[1].stack_weights()))
@@ -157,7 +158,7 @@ def test_a_stacked_update_is_four_plain_updates(mixer, equal, through_limit):
     assert (losses["grad_norm"] > 0.5).any()  # clipping has happened
     for p, (loss, net_weights, mixer_weights) in enumerate(expected):
         assert float(losses["td"][p]) == pytest.approx(loss, rel=1e-4)
-        for weights, module in ((net_weights, net), (mixer_weights, learner.mixer)):
+        for weights, module in ((net_weights, net), (mixer_weights, learner.mixers["self"])):
             for name, value in member(module, p).items():
                 torch.testing.assert_close(value, weights[name], atol=1e-5, rtol=1e-4)
 
@@ -202,7 +203,8 @@ def tiny_batch():
     mask = torch.ones(1, 4, 2, 2, dtype=torch.bool)
     mask[0, 2, 0, 1] = False  # at the second step the first agent may not take its best action
     return Packed(
-        counts, following, torch.zeros(1, 4, 2, 1), mask, torch.zeros(1, 4, 2).long(), torch.zeros(1, 4, 2).long(),
+        counts, torch.arange(2), following, torch.zeros(1, 4, 2, 1), mask,
+        torch.zeros(1, 4, 2).long(), torch.zeros(1, 4, 2).long(),
         reward=torch.tensor([[0.0, 5.0, 2.0, 1.0]]), real=torch.ones(1, 4), continues=torch.tensor([[1.0, 0.0, 1.0, 0.0]]),
         state=torch.zeros(1, 4, 0),
     )  # fmt: skip
@@ -299,7 +301,7 @@ def test_ego_gives_all_heads_in_one_pass_and_grows():
     memory = torch.zeros(1, 3, 64)
     q, _ = ego.step(inputs[:, :3], memory)
     torch.testing.assert_close(q, before[:, :3])
-    ego.add_head(generator(5))
+    ego.add_head(Heads(shape, 1, generator(5)))
     after = ego(inputs, counts)
     torch.testing.assert_close(after[:2], before)
     ego.drop_head(0)
@@ -308,8 +310,8 @@ def test_ego_gives_all_heads_in_one_pass_and_grows():
     set_member(single, 0, member(ego.heads, 1))
     torch.testing.assert_close(single(ego.backbone(inputs, counts))[0], after[2])
     ego.drop_head(1)
-    with pytest.raises(ValueError, match="one must stay"):
-        ego.drop_head(0)
+    with pytest.raises(ValueError, match=r"cannot drop head 1 of 1; allowed are 0\.\.0"):
+        ego.drop_head(1)
 
 
 def test_encoding():
@@ -326,10 +328,10 @@ def test_what_is_collected_is_what_was_played():
     world = build("LBF4")
     net = Stack(Shape.of(world), 3, generator())
     replay = Replay(world, 3, capacity=40, with_state=True)
-    collector = Collector(world, net, replay, envs=4, seed=0, device=CPU)
+    collector = Collector(world, Seating.self_play(net, 4), np.repeat(np.arange(3), 4), replay, seed=0, device=CPU)
     finished = 0
     while len(replay) < 8:
-        _, returns = collector.step(epsilon=0.0)
+        _, returns = collector.step()
         finished += len(returns)
     assert finished == (replay.length > 0).sum()
     batch = replay.sample(8, np.random.default_rng(0), CPU)
@@ -342,14 +344,66 @@ def test_what_is_collected_is_what_was_played():
 def test_exploration_is_uniform_over_available_actions():
     world = build("LBF4")
     rollout = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1, generator()), 500), seed=0, device=CPU)
-    rollout.act(epsilon=1.0)
+    rollout.act(Exploration(np.ones((1, 1))))
     taken = np.take_along_axis(rollout.batch.mask, rollout.action[..., None], axis=-1)
     assert taken.all()
     assert np.bincount(rollout.action.ravel(), minlength=5).min() > 120
     greedy = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1, generator()), 500), seed=0, device=CPU)
-    greedy.act(epsilon=0.0)
-    rollout.act(epsilon=0.3)
+    greedy.act()
+    rollout.act(Exploration(np.full((1, 1), 0.3)))
     assert (greedy.action != rollout.action).mean() < 0.5
+
+
+def test_persistent_explorers_repeat_themselves_and_teams_may_explore_as_one():
+    world = build("PP1")  # every action is always available
+    rollout = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1, generator()), 500), seed=0, device=CPU)
+    always = np.ones((1, 1))
+    rollout.act(Exploration(always))
+    first = rollout.action.copy()
+    rollout.step()
+    rollout.act(Exploration(always, persistence=0.75))
+    assert (rollout.action == first).mean() == pytest.approx(0.75 + 0.25 / 5, abs=0.04)
+    rollout.act(Exploration(always, together=0.5))
+    assert (rollout.action[:, 0] == rollout.action[:, 1]).mean() == pytest.approx(0.5 + 0.5 / 5, abs=0.05)
+    greedy, other = (
+        Rollout(world, Seating.self_play(Stack(Shape.of(world), 1, generator()), 500), 0, CPU) for _ in "ab"
+    )
+    greedy.act()
+    other.act(Exploration(np.array([[0.0, 1.0]])))  # the second agent only
+    np.testing.assert_array_equal(other.action[:, 0], greedy.action[:, 0])
+    assert (other.action[:, 1] != greedy.action[:, 1]).mean() > 0.6
+
+
+def test_some_seats_alone_are_kept_and_learnt_from():
+    """A replay of the ego's seats gives the network's own values of these agents, and no other agent's."""
+    world = build("CN3")
+    net = Stack(Shape.of(world), 2, generator())
+    whole, part = (Replay(world, 2, 40, with_state=True, seats=seats) for seats in (None, (0, 2)))
+    for replay in (whole, part):
+        collector = Collector(world, Seating.self_play(net, 4), np.repeat(np.arange(2), 4), replay, seed=0, device=CPU)
+        while len(replay) < 8:
+            collector.step(Exploration(np.full((1, 1), 0.5)))
+    slots = np.tile(np.arange(8), (2, 1))
+    all_agents, some = whole.pack(slots, CPU), part.pack(slots, CPU)
+    assert some.obs.shape[2] == 2
+    torch.testing.assert_close(q_values(net, some), q_values(net, all_agents)[:, :, [0, 2]])
+    mixer = Qmix(2, 3, world.state_dim, generator())
+    mixed = mixer(torch.ones(2, some.obs.shape[1], 2), some.state, some.agent)
+    left_out = torch.ones(2, some.obs.shape[1], 3) * torch.tensor([1.0, 0.0, 1.0])
+    torch.testing.assert_close(mixed, mixer(left_out, some.state))
+
+
+def test_every_second_episode_is_a_batch_of_its_own():
+    replay = filled_replay(build("LBF4", limit=9), population=2)
+    batch = replay.pack(np.tile(np.arange(12), (2, 1)), CPU)
+    half, index = batch.every(2)
+    assert half.counts == tuple((count + 1) // 2 for count in batch.counts)
+    net = Stack(Shape.of(build("LBF4")), 2, generator())
+    torch.testing.assert_close(q_values(net, half), q_values(net, batch)[:, index])
+    at_end = half.following == 0
+    torch.testing.assert_close(
+        half.obs[:, half.following][:, ~at_end], batch.obs[:, batch.following[index]][:, ~at_end]
+    )
 
 
 def test_cross_play_seats_the_right_networks():
@@ -359,7 +413,7 @@ def test_cross_play_seats_the_right_networks():
     mixed = greedy_returns(world, Seating.cross_play(one, two, pairs, envs=2, controllable=2), 1, seed=0, device=CPU)
     assert mixed.shape == (6, 1)
     rollout = Rollout(world, Seating.cross_play(one, two, pairs, 2, 2), seed=0, device=CPU)
-    rollout.act(0.0)
+    rollout.act()
     for k, (ego, mate) in enumerate(pairs):
         for i in range(3):
             net, p = (one, ego) if i < 2 else (two, mate)
@@ -381,7 +435,7 @@ def test_an_ego_plays_each_head():
     ours, theirs = (Rollout(world, Seating.cross_play(net, mates, pairs, 3, 1), 0, CPU) for net in (ego, twins))
     for _ in range(30):
         for rollout in (ours, theirs):
-            rollout.act(0.0)
+            rollout.act()
         np.testing.assert_array_equal(ours.action, theirs.action)
         for rollout in (ours, theirs):
             over = rollout.step()
@@ -390,23 +444,51 @@ def test_an_ego_plays_each_head():
 
 
 def train_teams(world, config, seed, device):
-    training = SelfPlay(world, config, seed, device)
-    while not training.done:
-        training.step()
+    training = self_play_training(world, config, seed, device)
+    training.run()
     return training.learner
 
 
 def test_training_is_reproducible_and_depends_on_the_seed():
     world = build("CN2", limit=8)
-    config = SelfPlayConfig(teams=2, steps=800, envs=4, batch=8, target_every=20, mixer="qmix")
+    config = SelfPlayConfig(2, 800, TrainingConfig(envs=4, batch=8, target_every=20, mixer="qmix"))
     first, again, other = (train_teams(world, config, seed, CPU).net.state_dict() for seed in (0, 0, 1))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
 def test_epsilon_falls_linearly():
-    config = SelfPlayConfig(epsilon_steps=100)
-    assert [epsilon_at(config, steps) for steps in (0, 50, 100, 500)] == pytest.approx([1.0, 0.525, 0.05, 0.05])
+    config = TrainingConfig(epsilon_steps=100)
+    assert epsilon_at(config, np.array([0, 50, 100, 500])) == pytest.approx([1.0, 0.525, 0.05, 0.05])
+
+
+def test_sources_take_turns_by_their_shares_and_exploration_waits_for_a_reward():
+    world = build("PP2", limit=4)  # too short for a catch
+    net = Stack(Shape.of(world), 2, generator())
+    member, config = np.repeat(np.arange(2), 2), TrainingConfig(envs=2, epsilon_steps=1)
+    replays = [Replay(world, 2, 50, with_state=False) for _ in range(2)]
+    collectors = [Collector(world, Seating.self_play(net, 2), member, replay, 0, CPU) for replay in replays]
+    sources = [Source(collectors[0]), Source(collectors[1], share=0.25, explorers=())]
+    training = Training(config, Learner(net, Vdn(), config.update), sources, steps=1_000, seed=0)
+    while not training.done:
+        training.step()
+    assert collectors[1].episodes == pytest.approx(collectors[0].episodes / 4, abs=2)
+    assert replays[0].reward.sum() == 0
+    first, second = (np.bincount(replay.action[replay.action >= 0], minlength=5) for replay in replays)
+    assert first.min() > 0.1 * first.sum()  # still exploring, although epsilon would have fallen long ago
+    assert second.max() > 0.3 * second.sum()  # nobody explores here
+
+
+def test_the_average_follows_the_weights():
+    world = build("LBF4", limit=5)
+    batch = filled_replay(world, population=2).pack(np.tile(np.arange(6), (2, 1)), CPU)
+    learner = Learner(Stack(Shape.of(world), 2, generator()), Vdn(), UpdateConfig(averaging=0.75))
+    expected = learner.net.heads.head2.bias.detach().clone()
+    for _ in range(3):
+        learner.update(batch)
+        expected = 0.75 * expected + 0.25 * learner.net.heads.head2.bias.detach()
+    learner.settle()
+    torch.testing.assert_close(learner.net.heads.head2.bias.detach(), expected)
 
 
 def test_targets_are_copied_when_asked():
@@ -424,7 +506,7 @@ def test_targets_are_copied_when_asked():
 def test_a_trivial_team_is_learnt():
     """A corridor in which both agents must walk to the food in the middle: from chance to certainty in seconds."""
     world = build("LBF4", shape=(1, 7), foods=((0, 3),), spawn=((0, 0), (0, 6)), limit=6)
-    config = SelfPlayConfig(teams=2, steps=6_000, epsilon_steps=2_000, ratio=4, target_every=50)
+    config = SelfPlayConfig(2, 6_000, TrainingConfig(epsilon_steps=2_000, ratio=4, target_every=50))
     learner = train_teams(world, config, seed=0, device=CPU)
     returns = greedy_returns(world, Seating.self_play(learner.net, 20), 1, seed=1, device=CPU)
     assert returns.mean() == 1.0

@@ -18,9 +18,10 @@ from macop_aht.config import ConfigError, from_toml, to_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.runs import SelfPlayRun, read_run, self_play
 from macop_aht.learner.selfplay import SelfPlayConfig
+from macop_aht.learner.training import TrainingConfig
 
-TRAINING = SelfPlayConfig(teams=2, steps=1_500, ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
-RUN = SelfPlayRun("CN2", seed=3, training=TRAINING)
+TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
+RUN = SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=1_500, training=TRAINING))
 COMMAND = """
 import sys
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(undisturbed, tmp_path, monk
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(checkpoints.CheckpointError, match=r"disk is full.*checkpoint-\d+.npz still stands.*--resume"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"disk is full.*before still stands.*--resume"):
         self_play(RUN, folder, device="cpu", checkpoint_every=0.0, say=lambda line: None)
     monkeypatch.undo()
     assert not list((folder / "checkpoints").glob("*.unfinished"))
@@ -155,12 +156,12 @@ def test_command_line(tmp_path, capsys):
 def test_configurations_are_strict():
     assert from_toml(SelfPlayRun, to_toml(RUN)) == RUN
     for text, message in {
-        'scenario = "LBF4"\n[training]\ngama = 1': "unknown key 'training.gama'",
+        'scenario = "LBF4"\n[training.training]\ngama = 1': "unknown key 'training.training.gama'",
         'scenario = "LBF4"\nsed = 1': "did you mean 'seed'",
         'scenario = "LBF4"\nseed = 1.5': "must be of type int",
-        'scenario = "LBF4"\n[training]\nmixer = "qmx"': "did you mean 'qmix'",
+        'scenario = "LBF4"\n[training.training]\nmixer = "qmx"': "did you mean 'qmix'",
         "scenario = ": "not TOML",
     }.items():
         with pytest.raises(ConfigError, match=message):
             from_toml(SelfPlayRun, text)
-    assert from_toml(SelfPlayRun, 'scenario = "LBF4"\n[training]\nratio = 2').training.ratio == 2.0
+    assert from_toml(SelfPlayRun, 'scenario = "LBF4"\n[training.training]\nratio = 2').training.training.ratio == 2.0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
+DAMAGES = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a damaged file raises
 _NOTE = "note.json"
 
 
@@ -47,10 +48,9 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("checkpoint-*.npz"))
 
 
-def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Path:
-    """Write checkpoint `number` into the folder. Only when it is safely on the disk, older ones are removed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"checkpoint-{number:09d}.npz"
+def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+    """Write a file that is whole or not there; what was there before stands until then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
     try:
         with open(unfinished, "wb") as file:
@@ -61,22 +61,27 @@ def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str
         unfinished.replace(path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
-        kept = _files(folder)
         why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
-        stands = f"{kept[-1].name} still stands" if kept else "there is none so far"
         raise CheckpointError(
-            f"cannot write {path}: {why}. The last good checkpoint: {stands}. Make room, then go on with --resume"
+            f"cannot write {path}: {why}. What was written before still stands. Make room, then go on with --resume"
         ) from error
-    for old in _files(folder)[:-KEEP]:
-        old.unlink()
-    return path
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays and the note of a file; a damaged one raises one of DAMAGES."""
     with np.load(path, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}  # reading checks every entry's sum
     note = json.loads(arrays.pop(_NOTE).tobytes())
     return unflatten(arrays), note
+
+
+def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Path:
+    """Write checkpoint `number` into the folder. Only when it is safely on the disk, older ones are removed."""
+    path = folder / f"checkpoint-{number:09d}.npz"
+    write(path, arrays, note)
+    for old in _files(folder)[:-KEEP]:
+        old.unlink()
+    return path
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
@@ -84,8 +89,8 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]] | Non
     complaints: list[str] = []
     for path in reversed(_files(folder)):
         try:
-            return *_read(path), complaints
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            return *read(path), complaints
+        except DAMAGES as error:
             complaints.append(f"{path.name} is damaged ({error}); going back to the one before")
     if complaints:
         raise CheckpointError(

@@ -18,7 +18,7 @@ class Vdn(nn.Module):
 
     needs_state = False
 
-    def forward(self, q: Tensor, state: Tensor) -> Tensor:
+    def forward(self, q: Tensor, state: Tensor, agent: Tensor | None = None) -> Tensor:
         """(P,M,N) (P,M,S) -> (P,M)."""
         return q.sum(dim=-1)
 
@@ -39,9 +39,11 @@ class Qmix(nn.Module):
         self.bias2_hidden = Linear(population, state, EMBED, generator)
         self.bias2 = Linear(population, EMBED, 1, generator)
 
-    def forward(self, q: Tensor, state: Tensor) -> Tensor:
-        """(P,M,N) (P,M,S) -> (P,M)."""
+    def forward(self, q: Tensor, state: Tensor, agent: Tensor | None = None) -> Tensor:
+        """(P,M,N) (P,M,S) -> (P,M); where not all agents are mixed, `agent` (N,) says which are."""
         weight1 = self.weight1(torch.relu(self.weight1_hidden(state))).abs().unflatten(-1, (self.agents, EMBED))
+        if agent is not None:
+            weight1 = weight1[:, :, agent]
         hidden = nn.functional.elu(torch.einsum("pmn,pmne->pme", q, weight1) + self.bias1(state))
         weight2 = self.weight2(torch.relu(self.weight2_hidden(state))).abs()
         bias2 = self.bias2(torch.relu(self.bias2_hidden(state)))

@@ -95,6 +95,10 @@ class Heads(nn.Module):
         self.head1 = Linear(population, shape.hidden, shape.hidden, generator)
         self.head2 = Linear(population, shape.hidden, shape.actions, generator)
 
+    @property
+    def population(self) -> int:
+        return self.head1.weight.shape[0]
+
     def forward(self, hidden: Tensor) -> Tensor:
         return self.head2(torch.relu(self.head1(hidden)))
 
@@ -107,6 +111,22 @@ class Stack(nn.Module):
         self.shape, self.population = shape, population
         self.backbone = Backbone(shape, population, generator)
         self.heads = Heads(shape, population, generator)
+
+    @staticmethod
+    def of(shape: Shape, backbone: Backbone, heads: Heads) -> Stack:
+        """A stack of the very parts given, which it shares with whoever else has them."""
+        stack = Stack(shape, 0)
+        stack.population, stack.backbone, stack.heads = heads.population, backbone, heads
+        return stack
+
+    @staticmethod
+    def gather(members: Sequence[tuple[Stack, int]]) -> Stack:
+        """A stack of copies of members of other stacks."""
+        shape = members[0][0].shape
+        stack = Stack(shape, len(members)).to(next(members[0][0].parameters()).device)
+        for place, (source, p) in enumerate(members):
+            set_member(stack, place, member(source, p))
+        return stack
 
     def step(self, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One step of R rows per network: (P,R,in) (P,R,H) -> q (P,R,A), memory (P,R,H)."""
@@ -129,7 +149,7 @@ class Ego(nn.Module):
 
     @property
     def n_heads(self) -> int:
-        return self.heads.head1.weight.shape[0]
+        return self.heads.population
 
     def _all_heads(self, memory: Tensor) -> Tensor:
         return self.heads(memory.expand(self.n_heads, -1, -1))
@@ -143,19 +163,16 @@ class Ego(nn.Module):
         """Whole sequences in packed form: (1,M,in) -> q of all heads (K,M,A)."""
         return self._all_heads(self.backbone(inputs, counts))
 
-    def add_head(self, generator: torch.Generator | None = None) -> None:
-        """A fresh head behind the others; they keep their weights."""
-        fresh = Heads(self.shape, 1, generator).to(self.heads.head1.weight.device)
-        for old, new in zip(self.heads.parameters(), fresh.parameters(), strict=True):
+    def add_head(self, head: Heads) -> None:
+        """A copy of that head behind the others; they keep their weights."""
+        for old, new in zip(self.heads.parameters(), head.parameters(), strict=True):
             old.data = torch.cat([old.data, new.data])
             old.grad = None
 
     def drop_head(self, k: int) -> None:
         """Remove head k; the ones behind it move up."""
-        if not 0 <= k < self.n_heads or self.n_heads == 1:
-            raise ValueError(
-                f"cannot drop head {k} of {self.n_heads}; allowed are 0..{self.n_heads - 1}, and one must stay"
-            )
+        if not 0 <= k < self.n_heads:
+            raise ValueError(f"cannot drop head {k} of {self.n_heads}; allowed are 0..{self.n_heads - 1}")
         for parameter in self.heads.parameters():
             parameter.data = torch.cat([parameter.data[:k], parameter.data[k + 1 :]])
             parameter.grad = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ class Packed:
     """
 
     counts: tuple[int, ...]  # rows at each step, the longest member's
+    agent: Tensor  # (N,) the index of each agent whose experience this is
     following: Tensor  # (M,) where the next step of the same row lies, 0 where none does
     obs: Tensor  # (P,M,N,D)
     mask: Tensor  # (P,M,N,A) bool
@@ -30,6 +31,22 @@ class Packed:
     continues: Tensor  # (P,M) 1 where the value of the next step counts
     state: Tensor  # (P,M,S), S = 0 where no mixer wants it
 
+    def every(self, k: int) -> tuple[Packed, Tensor]:
+        """Every k-th episode of it, and where its steps lie in this one: (M',)."""
+        start, kept = 0, []
+        for count in self.counts:
+            kept.append(torch.arange(start, start + count, k))
+            start += count
+        index = torch.cat(kept).to(self.obs.device)
+        new_place = torch.zeros(start, dtype=torch.int64, device=index.device)
+        new_place[index] = torch.arange(len(index), device=index.device)
+        rows = {
+            name: getattr(self, name)[:, index]
+            for name in ("obs", "mask", "last_action", "action", "reward", "real", "continues", "state")
+        }
+        counts = tuple(len(rows_of_step) for rows_of_step in kept)
+        return Packed(counts, self.agent, new_place[self.following[index]], **rows), index
+
 
 class Replay:
     """The last `capacity` episodes of each of P members.
@@ -39,8 +56,12 @@ class Replay:
 
     _CONTENT = ("obs", "mask", "state", "action", "reward", "length", "truncated")
 
-    def __init__(self, world: World, population: int, capacity: int, with_state: bool) -> None:
-        agents, obs, actions = world.n_agents, len(world.observations), len(world.actions)
+    def __init__(
+        self, world: World, population: int, capacity: int, with_state: bool, seats: Sequence[int] | None = None
+    ) -> None:
+        """Only the agents in `seats` are kept; without it, all."""
+        self.seats = np.arange(world.n_agents) if seats is None else np.array(seats)
+        agents, obs, actions = len(self.seats), len(world.observations), len(world.actions)
         self.capacity, self.limit = capacity, world.limit
         steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
         self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
@@ -125,6 +146,7 @@ class Replay:
 
         return Packed(
             counts=tuple(int(count) for count in counts),
+            agent=tensor(self.seats),
             following=tensor(following),
             obs=tensor(self.obs[at]),
             mask=tensor(self.mask[at]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,12 @@ class Seating:
     @staticmethod
     def self_play(net: Stack, envs: int) -> Seating:
         """Every member with itself, in `envs` environments each."""
-        agents = net.shape.agents
-        member = np.repeat(np.arange(net.population), envs)[:, None].repeat(agents, axis=1)
+        return Seating.teams(net, np.repeat(np.arange(net.population), envs))
+
+    @staticmethod
+    def teams(net: Stack | Ego, members: np.ndarray) -> Seating:
+        """Member `members[b]` in all seats of environment b."""
+        member = members[:, None].repeat(net.shape.agents, axis=1)
         return Seating((net,), np.zeros_like(member), member)
 
     @staticmethod
@@ -43,6 +47,15 @@ class Seating:
         ego = np.arange(agents) < controllable
         stack = np.where(ego, 0, 1)[None].repeat(len(pairs), axis=0)
         return Seating((first, second), stack, np.where(ego, pairs[:, :1], pairs[:, 1:]))
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Who tries something else than its best action, and what."""
+
+    epsilon: np.ndarray  # (B,N) or what spreads to it: the chance of it
+    persistence: float = 0.0  # the chance that it is the last action again, where that is available
+    together: float = 0.0  # the chance that an environment's agents draw as one
 
 
 class _Table:
@@ -62,6 +75,14 @@ class _Table:
         self.place = torch.from_numpy(self.rows).to(device)
         self.agent = self.place % agents
         self.memory = torch.zeros(net.population, width, net.shape.hidden, device=device)
+
+    def reseat(self, rows: np.ndarray, head: np.ndarray, agents: int) -> None:
+        """Where an ego sits in the environments `rows`, (B,) bool, it plays the heads in `head`, (B,)."""
+        if self.head is not None:
+            environment = self.rows[0] // agents
+            changed = torch.from_numpy(rows[environment]).to(self.head.device)
+            wanted = torch.from_numpy(head[environment]).to(self.head.device)
+            self.head = torch.where(changed, wanted, self.head)
 
     def q(self, inputs: Tensor) -> Tensor:
         """Q of every row by its own member or head, and a step on in memory: (P,R,in) -> (P,R,A)."""
@@ -122,22 +143,39 @@ class Rollout:
             keep = torch.from_numpy(~flat[table.rows]).to(self.device)
             table.memory *= keep.unsqueeze(-1)
 
-    @torch.no_grad()
-    def act(self, epsilon: float) -> None:
-        """Fill `action`, (B,N): the best available by Q, or with probability `epsilon` a random available one."""
+    def act(self, exploration: Exploration | None = None) -> None:
+        """Fill `action`, (B,N): the best available by Q, and where an agent explores a random available one."""
         rows = self.action.size
         obs = torch.from_numpy(self.batch.obs.reshape(rows, -1)).to(self.device)
         mask = torch.from_numpy(self.batch.mask.reshape(rows, -1)).to(self.device)
         last = torch.from_numpy(self.last_action.reshape(rows)).to(self.device)
         flat = self.action.reshape(rows)
+        with torch.no_grad():
+            for table in self._tables:
+                inputs = encode(table.net.shape, obs[table.place], last[table.place], table.agent)
+                best = table.q(inputs).masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
+                flat[table.rows] = best.cpu().numpy()
+        if exploration:
+            self._explore(exploration)
+
+    def _explore(self, exploration: Exploration) -> None:
+        """Overwrite the actions of those who explore."""
+        draws = self.rng.random((3, *self.action.shape))
+        as_one = self.rng.random((len(self.action), 1)) < exploration.together
+        draws = np.where(as_one, draws[:, :, :1], draws)
+        masks, before = self.batch.mask, self.last_action
+        random_actions(masks.reshape(self._noise.size, -1), draws[0].reshape(-1, 1), self._noise)
+        available = np.take_along_axis(masks, np.maximum(before, 0)[..., None], axis=2)[..., 0] != 0
+        again = (draws[1] < exploration.persistence) & (before >= 0) & available
+        noise = np.where(again, before, self._noise.reshape(before.shape))
+        np.copyto(self.action, noise, where=draws[2] < exploration.epsilon)
+
+    def reseat(self, rows: np.ndarray, head: np.ndarray) -> None:
+        """The ego in the environments `rows`, (B,) bool, plays these heads from now on: (R,)."""
+        chosen = np.zeros(len(rows), dtype=np.int64)
+        chosen[rows] = head
         for table in self._tables:
-            inputs = encode(table.net.shape, obs[table.place], last[table.place], table.agent)
-            best = table.q(inputs).masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
-            flat[table.rows] = best.cpu().numpy()
-        if epsilon > 0:
-            draws = self.rng.random((2, rows, 1))
-            random_actions(self.batch.mask.reshape(rows, -1), draws[0], self._noise)
-            np.copyto(flat, self._noise, where=draws[1, :, 0] < epsilon)
+            table.reseat(rows, chosen, self.world.n_agents)
 
     def step(self) -> np.ndarray:
         """All act as `action` says. Gives the environments whose episode has ended, (B,) bool; `begin` them again."""
@@ -147,47 +185,59 @@ class Rollout:
 
 
 class Collector:
-    """Self-play episodes of every member of a stack, written straight into its replay."""
+    """Episodes of some seating, written straight into a replay: environment b's into the ring of `member[b]`."""
 
-    def __init__(self, world: World, net: Stack, replay: Replay, envs: int, seed: int, device: torch.device) -> None:
-        self.rollout = Rollout(world, Seating.self_play(net, envs), seed, device)
-        self.replay = replay
-        self._member = np.repeat(np.arange(net.population), envs)
-        self._slot = replay.begin(self._member)
-        self.steps = 0  # of all members together
+    def __init__(
+        self, world: World, seating: Seating, member: np.ndarray, replay: Replay, seed: int, device: torch.device
+    ) -> None:
+        self.rollout = Rollout(world, seating, seed, device)
+        self.replay, self.member = replay, member
+        self.episodes = 0.0  # finished, per member
+        self.when_over: list[
+            Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+        ] = []  # told environment, member, slot
+        self._slot = replay.begin(member)
+        self._members = len(np.unique(member))
+
+    @property
+    def size(self) -> int:
+        """Environment steps that a step takes."""
+        return len(self.member)
 
     def state_arrays(self) -> dict[str, Any]:
-        return {"rollout": self.rollout.state_arrays(), "slot": self._slot, "steps": np.array(self.steps)}
+        return {"rollout": self.rollout.state_arrays(), "slot": self._slot, "episodes": np.array(self.episodes)}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         self.rollout.load_arrays(arrays["rollout"])
-        self._slot[:], self.steps = arrays["slot"], int(arrays["steps"])
+        self._slot[:], self.episodes = arrays["slot"], float(arrays["episodes"])
 
-    def step(self, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    def step(self, exploration: Exploration | None = None) -> tuple[np.ndarray, np.ndarray]:
         """One step everywhere. Gives the members whose episodes have ended, and their returns: (R,) (R,)."""
         rollout, replay = self.rollout, self.replay
         batch = rollout.batch
-        at = (self._member, self._slot, batch.clock.copy())
+        at = (self.member, self._slot, batch.clock.copy())
         self._look(at)
-        rollout.act(epsilon)
-        replay.action[at] = rollout.action
+        rollout.act(exploration)
+        replay.action[at] = rollout.action[:, replay.seats]
         over = rollout.step()
         replay.reward[at] = batch.reward
-        self.steps += len(over)
         if not over.any():
-            return self._member[:0], batch.score[:0]
-        member, slot, length = self._member[over], self._slot[over], batch.clock[over]
-        self._look((self._member, self._slot, batch.clock))  # the last observation of the episodes that have ended
+            return self.member[:0], batch.score[:0]
+        member, slot, length = self.member[over], self._slot[over], batch.clock[over]
+        self._look((self.member, self._slot, batch.clock))  # the last observation of the episodes that have ended
         replay.end(member, slot, length, batch.truncated[over])
         returns = batch.score[over]
+        self.episodes += len(returns) / self._members
+        for tell in self.when_over:
+            tell(over, member, slot)
         rollout.begin(over)
         self._slot[over] = replay.begin(member)
         return member, returns
 
     def _look(self, at: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         batch, replay = self.rollout.batch, self.replay
-        replay.obs[at] = batch.obs
-        replay.mask[at] = batch.mask
+        replay.obs[at] = batch.obs[:, replay.seats]
+        replay.mask[at] = batch.mask[:, replay.seats]
         if replay.state.shape[-1]:
             replay.state[at] = batch.global_state()
 
@@ -197,7 +247,7 @@ def greedy_returns(world: World, seating: Seating, episodes: int, seed: int, dev
     rollout = Rollout(world, seating, seed, device)
     returns: list[list[float]] = [[] for _ in range(rollout.batch.size)]
     while any(len(own) < episodes for own in returns):
-        rollout.act(0.0)
+        rollout.act()
         over = rollout.step()
         for b in np.flatnonzero(over):
             returns[b].append(float(rollout.batch.score[b]))

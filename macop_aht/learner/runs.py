@@ -16,10 +16,11 @@ import torch
 from macop_aht.config import from_toml, to_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.device import choose_device
-from macop_aht.learner.selfplay import Progress, SelfPlay, SelfPlayConfig, self_play_returns
+from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
+from macop_aht.learner.training import Progress, Training
 from macop_aht.scenarios import build
 
-LOG_EVERY = 1_000  # steps per team between two lines of metrics
+LOG_EVERY = 4_000  # steps of all teams together between two lines of metrics
 CHECKPOINT_SHARE = 0.05  # of the time that checkpoints may take
 
 
@@ -101,7 +102,7 @@ def self_play(
     world, place = build(run.scenario), choose_device(device)
     open_folder(folder, run, resume)
     torch.set_num_threads(run.threads)
-    training = SelfPlay(world, run.training, run.seed, place)
+    training = self_play_training(world, run.training, run.seed, place)
     found = checkpoints.load(folder / "checkpoints")
     kept = 0
     if found:
@@ -110,13 +111,14 @@ def self_play(
             say(complaint)
         training.load_state(arrays, note)
         kept = note["metrics"]
-        say(f"going on at step {training.progress.steps} of {run.training.steps} per team")
+        say(f"going on at step {training.progress.steps} of {training.steps}")
     say(f"device {place}, {run.threads} thread{'s' if run.threads > 1 else ''}")
     metrics = Metrics(folder, kept)
     try:
         _loop(training, metrics, folder / "checkpoints", checkpoint_every, watch)
     finally:
         metrics.close()
+    training.learner.settle()
     returns = self_play_returns(world, training.learner.net, 100, run.seed + 10_000, place)
     result = {"returns": returns.tolist(), "progress": asdict(training.progress)}
     (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
@@ -124,7 +126,7 @@ def self_play(
 
 
 def _loop(
-    training: SelfPlay, metrics: Metrics, folder: Path, every: float, watch: Callable[[Progress], None] | None
+    training: Training, metrics: Metrics, folder: Path, every: float, watch: Callable[[Progress], None] | None
 ) -> None:
     """Step, log and save until the training is done; saving takes a small share of the time, however large the replay is."""
     progress, saved = training.progress, time.perf_counter()
@@ -142,7 +144,7 @@ def _loop(
             every = max(every, (saved - now) / CHECKPOINT_SHARE) if every > 0 else 0.0
 
 
-def _save(training: SelfPlay, metrics: Metrics, folder: Path) -> None:
+def _save(training: Training, metrics: Metrics, folder: Path) -> None:
     arrays, note = training.state()
     checkpoints.save(folder, training.progress.steps, arrays, {**note, "metrics": metrics.size})
 

@@ -5,37 +5,38 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from macop_aht.config import setting
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Stack, encode
 from macop_aht.learner.replay import Packed
 
-Forward = Callable[[Packed], Tensor]  # q of all steps: (P,M,N,A)
+Play = Literal["self", "cross"]
 Term = Callable[["Learner", Packed, Tensor], Tensor]  # (learner, batch, q of the batch) -> loss of each member (P,)
 
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """How a stack learns."""
+    """How a stack learns from a batch."""
 
-    learning_rate: float = 5e-4
-    gamma: float = 0.99
-    max_grad_norm: float = 10.0  # per member
-    td_lambda: float = 0.8  # how much of the later targets enters a target. Deviation 3: the paper's is 0, one step
-    bootstrap_at_limit: bool = False  # whether the time limit is no end for the update
+    learning_rate: float = setting(5e-4, "of Adam")
+    gamma: float = setting(0.99, "discount per step")
+    max_grad_norm: float = setting(10.0, "per network")
+    td_lambda: float = setting(0.8, "share of the later targets in a target (deviation 3; the paper's: 0)")
+    averaging: float = setting(0.99, "share that the average of the weights, the training's result, keeps in an update")
+    bootstrap_at_limit: bool = setting(False, "whether the time limit is no end for the update")
 
 
 def packed_inputs(net: Stack, batch: Packed) -> tuple[Tensor, list[int]]:
     """What a network reads of a batch: inputs (P,M*N,in), and rows per step with the agents side by side."""
-    agents = batch.obs.shape[2]
-    index = torch.arange(agents, device=batch.obs.device).expand(batch.last_action.shape)
+    index = batch.agent.expand(batch.last_action.shape)
     inputs = encode(net.shape, batch.obs, batch.last_action, index).flatten(1, 2)
-    return inputs, [count * agents for count in batch.counts]
+    return inputs, [count * len(batch.agent) for count in batch.counts]
 
 
 def q_values(net: Stack, batch: Packed) -> Tensor:
@@ -55,7 +56,7 @@ def td_target(
     """r + gamma * Q'(next state, the actions the online network would take there): (P,M)."""
     best = q.masked_fill(~batch.mask, -torch.inf).argmax(dim=-1, keepdim=True)
     value = target_q.gather(-1, best).squeeze(-1)  # (P,M,N) at every step; the next step's is wanted
-    next_value = target_mixer(value[:, batch.following], batch.state[:, batch.following])
+    next_value = target_mixer(value[:, batch.following], batch.state[:, batch.following], batch.agent)
     if td_lambda == 0:
         return batch.reward + gamma * batch.continues * next_value
     return _lambda_target(batch, next_value, gamma, td_lambda)
@@ -76,28 +77,32 @@ def _lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_lambda: f
 
 
 class Learner:
-    """A stack, its mixer, their targets and their optimiser."""
+    """A stack, its mixer, their targets and their optimiser. `cross` mixes in cross-play, where only some agents are its own."""
 
-    def __init__(self, net: Stack, mixer: Vdn | Qmix, config: UpdateConfig) -> None:
-        self.net, self.mixer, self.config = net, mixer, config
-        self.target_net, self.target_mixer = copy.deepcopy(net), copy.deepcopy(mixer)
-        self.parameters = [*net.parameters(), *mixer.parameters()]
+    def __init__(self, net: Stack, mixer: Vdn | Qmix, config: UpdateConfig, cross: Vdn | Qmix | None = None) -> None:
+        self.net, self.config = net, config
+        self.mixers = nn.ModuleDict({"self": mixer, "cross": cross or Vdn()})
+        self.target_net, self.target_mixers = copy.deepcopy(net), copy.deepcopy(self.mixers)
+        self.average = copy.deepcopy(net)  # of the last weights: what the training ends in
+        self.parameters = [*net.parameters(), *self.mixers.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, foreach=True)
 
-    def td_loss(self, batch: Packed, q: Tensor) -> Tensor:
+    def td_loss(self, batch: Packed, q: Tensor, play: Play = "self") -> Tensor:
         """The squared TD error of each member: (P,M,N,A) -> (P,)."""
         config = self.config
         with torch.no_grad():
             target_q = q_values(self.target_net, batch)
-            target = td_target(q, target_q, self.target_mixer, batch, config.gamma, config.td_lambda)
+            target = td_target(q, target_q, self.target_mixers[play], batch, config.gamma, config.td_lambda)
         chosen = q.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
-        error = self.mixer(chosen, batch.state) - target
+        error = self.mixers[play](chosen, batch.state, batch.agent) - target
         return masked_mean(error * error, batch.real)
 
-    def update(self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None) -> dict[str, Tensor]:
+    def update(
+        self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
+    ) -> dict[str, Tensor]:
         """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,)."""
         q = q_values(self.net, batch)
-        losses = {"td": self.td_loss(batch, q)}
+        losses = {"td": self.td_loss(batch, q, play)}
         total = losses["td"]
         for name, (weight, term) in (terms or {}).items():
             losses[name] = term(self, batch, q)
@@ -106,14 +111,26 @@ class Learner:
         total.sum().backward()
         losses["grad_norm"] = clip_per_member(self.parameters, self.config.max_grad_norm)
         self.optimiser.step()
+        with torch.no_grad():
+            averages: list[Tensor] = list(self.average.parameters())
+            weights: list[Tensor] = list(self.net.parameters())
+            torch._foreach_lerp_(averages, weights, 1.0 - self.config.averaging)
         return {name: loss.detach() for name, loss in losses.items()}
+
+    def _parts(self) -> dict[str, nn.Module]:
+        return {
+            "net": self.net,
+            "mixers": self.mixers,
+            "target_net": self.target_net,
+            "target_mixers": self.target_mixers,
+            "average": self.average,
+        }
 
     def state_arrays(self) -> dict[str, Any]:
         """Weights, targets and the optimiser's moments, for a checkpoint."""
-        parts = {"net": self.net, "mixer": self.mixer, "target_net": self.target_net, "target_mixer": self.target_mixer}
         arrays: dict[str, Any] = {
             part: {name: value.cpu().numpy() for name, value in module.state_dict().items()}
-            for part, module in parts.items()
+            for part, module in self._parts().items()
         }
         moments = self.optimiser.state_dict()["state"]
         arrays["adam"] = {
@@ -123,8 +140,7 @@ class Learner:
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Take over what `state_arrays` gave."""
-        parts = {"net": self.net, "mixer": self.mixer, "target_net": self.target_net, "target_mixer": self.target_mixer}
-        for part, module in parts.items():
+        for part, module in self._parts().items():
             module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.get(part, {}).items()})
         whole = self.optimiser.state_dict()
         whole["state"] = {
@@ -133,10 +149,18 @@ class Learner:
         }
         self.optimiser.load_state_dict(whole)
 
+    @property
+    def device(self) -> torch.device:
+        return self.parameters[0].device
+
+    def settle(self) -> None:
+        """The network becomes the average of its last weights: deviation 5."""
+        self.net.load_state_dict(self.average.state_dict())
+
     def copy_target(self) -> None:
         """The targets become what the networks are now."""
         self.target_net.load_state_dict(self.net.state_dict())
-        self.target_mixer.load_state_dict(self.mixer.state_dict())
+        self.target_mixers.load_state_dict(self.mixers.state_dict())
 
 
 @torch.no_grad()

@@ -1,0 +1,170 @@
+"""A phase of training: episodes are collected from one or more sources, and a stack is updated as they come in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from macop_aht.config import setting
+from macop_aht.learner.mixers import MixerName
+from macop_aht.learner.rollout import Collector, Exploration
+from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a stack is trained, whatever it is trained for."""
+
+    mixer: MixerName = setting("vdn", "how the agents' values become the team's")
+    ratio: float = setting(2.0, "episodes that a network collects from its first source per update of it")
+    envs: int = setting(8, "environments per network and source, in lockstep")
+    batch: int = setting(32, "episodes per network and update")
+    capacity: int = setting(5_000, "episodes that the replay of a network holds")
+    target_every: int = setting(200, "episodes per network between copies of the target network")
+    epsilon_start: float = setting(1.0, "chance of a random action at first")
+    epsilon_end: float = setting(0.05, "chance of a random action in the end")
+    epsilon_steps: int = setting(
+        50_000, "steps of all networks together from the one to the other, after the first reward"
+    )
+    persistence: float = setting(0.9, "chance that a random action is the last one again (deviation 4)")
+    together: float = setting(0.5, "chance that a team explores as one (deviation 4)")
+    update: UpdateConfig = field(default_factory=UpdateConfig)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where episodes come from; of several, the one that is most behind its share goes on."""
+
+    collector: Collector
+    share: float = 1.0
+    explorers: Sequence[int] | None = None  # the agents that explore; None: all
+
+
+@dataclass
+class Progress:
+    """How far the training is; figures per network, but for the steps."""
+
+    steps: int = 0  # of all networks and sources together
+    episodes: float = 0.0  # of the first source
+    updates: int = 0
+    updates_owed: float = 0.0
+    since_target: float = 0.0  # episodes since the target was copied
+    mean_return: float = 0.0  # of the last few hundred episodes of the first source, exploring
+    td_loss: float = 0.0  # of the last update
+    seconds: float = 0.0
+
+
+def epsilon_at(config: TrainingConfig, steps: np.ndarray) -> np.ndarray:
+    """Linear from start to end; `steps` of all networks together since a network's first reward: (P,) -> (P,)."""
+    done = np.clip(steps / config.epsilon_steps, 0.0, 1.0)
+    return config.epsilon_start + done * (config.epsilon_end - config.epsilon_start)
+
+
+class Training:
+    """A phase that can be stopped after any step and taken up again. The TD loss is on the first source's replay."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        learner: Learner,
+        sources: Sequence[Source],
+        steps: int,
+        seed: int,
+        terms: Mapping[str, tuple[float, Term]] | None = None,
+        play: Play = "self",
+    ) -> None:
+        """`steps` of all networks and sources together; `play` says which of the learner's mixers the TD loss goes through."""
+        self.config, self.learner, self.sources, self.steps = config, learner, sources, steps
+        self.terms, self.play, self.progress = terms, play, Progress()
+        self.replay = sources[0].collector.replay
+        self._rewarded = np.full(
+            learner.net.population, -1
+        )  # at which step a network had its first reward; -1: not yet
+        self._rng = np.random.default_rng([seed, 1])  # which episodes are sampled
+        self._clock = time.perf_counter()
+
+    @property
+    def done(self) -> bool:
+        return self.progress.steps >= self.steps
+
+    def run(self) -> None:
+        """To the end; the network is then the average of its last weights."""
+        while not self.done:
+            self.step()
+        self.learner.settle()
+
+    def step(self) -> None:
+        """One environment step of one source, and the updates that its finished episodes call for."""
+        source = min(self.sources, key=lambda source: source.collector.episodes / source.share)
+        member, returns = source.collector.step(self._exploration(source))
+        self.progress.steps += source.collector.size
+        if len(returns) and source is self.sources[0]:
+            self._count(member, returns)
+            self._update()
+        now = time.perf_counter()
+        self.progress.seconds, self._clock = self.progress.seconds + now - self._clock, now
+
+    def _exploration(self, source: Source) -> Exploration | None:
+        config, now, collector = self.config, self.progress.steps, source.collector
+        epsilon = epsilon_at(config, now - np.where(self._rewarded < 0, now, self._rewarded))[collector.member, None]
+        if source.explorers is not None:
+            if not source.explorers:
+                return None
+            agents = np.arange(collector.rollout.action.shape[1])
+            epsilon = epsilon * np.isin(agents, source.explorers)
+        return Exploration(epsilon, config.persistence, config.together)
+
+    def _count(self, member: np.ndarray, returns: np.ndarray) -> None:
+        progress, finished = self.progress, len(returns) / self.learner.net.population
+        fresh = member[(returns != 0) & (self._rewarded[member] < 0)]
+        self._rewarded[fresh] = progress.steps
+        progress.episodes += finished
+        progress.since_target += finished
+        progress.updates_owed += finished / self.config.ratio
+        progress.mean_return += (float(returns.mean()) - progress.mean_return) * min(len(returns) / 200, 1.0)
+
+    def _update(self) -> None:
+        config, progress = self.config, self.progress
+        while progress.updates_owed >= 1.0:
+            progress.updates_owed -= 1.0
+            if all(len(source.collector.replay) >= config.batch for source in self.sources):
+                device, through_limit = self.learner.device, config.update.bootstrap_at_limit
+                batch = self.replay.sample(config.batch, self._rng, device, through_limit)
+                losses = self.learner.update(batch, self.terms, self.play)
+                progress.td_loss = float(losses["td"].mean())
+                progress.updates += 1
+        if progress.since_target >= config.target_every:
+            self.learner.copy_target()
+            progress.since_target = 0.0
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """All that the rest of the training depends on: arrays, and a note in JSON. For phases with one source and no terms."""
+        collector = self.sources[0].collector
+        arrays = {
+            "learner": self.learner.state_arrays(),
+            "replay": self.replay.state_arrays(),
+            "collector": collector.state_arrays(),
+            "rewarded": self._rewarded,
+        }
+        generators = {"sample": self._rng, "explore": collector.rollout.rng}
+        note = {
+            "progress": asdict(self.progress),
+            "generators": {name: rng.bit_generator.state for name, rng in generators.items()},
+        }
+        return arrays, note
+
+    def load_state(self, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        collector = self.sources[0].collector
+        self.learner.load_arrays(arrays["learner"])
+        self.replay.load_arrays(arrays["replay"])
+        collector.load_arrays(arrays["collector"])
+        self._rewarded[:] = arrays["rewarded"]
+        self.progress = Progress(**note["progress"])
+        self._rng.bit_generator.state = note["generators"]["sample"]
+        collector.rollout.rng.bit_generator.state = note["generators"]["explore"]
+        self._clock = time.perf_counter()

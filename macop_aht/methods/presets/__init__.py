@@ -1,0 +1,28 @@
+"""Named settings: how networks are trained in each scenario, and a method's own, as TOML files beside this one."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from macop_aht.config import ConfigError, changed
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.scenarios import SCENARIOS, find
+
+FOLDER = Path(__file__).parent
+
+
+def table(name: str, scenario: str) -> dict[str, Any]:
+    """What a file says for all scenarios, under [all], and for one of them."""
+    find(scenario)
+    values = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    strangers = set(values) - {"all", *SCENARIOS}
+    if strangers:
+        raise ConfigError(f"{name}.toml has tables {sorted(strangers)}; allowed are all and the scenarios' names")
+    return values.get("all", {}) | values.get(scenario, {})
+
+
+def training(scenario: str) -> TrainingConfig:
+    """How networks are trained in a scenario."""
+    return changed(TrainingConfig(), table("training", scenario))

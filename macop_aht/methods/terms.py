@@ -1,0 +1,113 @@
+"""What methods add to the TD loss of self-play: terms, each a loss per member of the stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macop_aht.learner.networks import Backbone, Ego, encode
+from macop_aht.learner.replay import Packed, Replay
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.update import Learner, Play, Term, masked_mean, packed_inputs, q_values
+
+Norm = Literal["squared", "plain"]
+
+
+def policies(q: Tensor, mask: Tensor) -> Tensor:
+    """softmax(Q) over the available actions, as the paper replaces policies: (…,A) -> (…,A)."""
+    return torch.softmax(q.masked_fill(~mask, -1e9), dim=-1)
+
+
+def divergence(policy: Tensor) -> Tensor:
+    """Jensen-Shannon divergence of P policies: the mean of KL(policy || their mixture), Eq. 2: (P,…,A) -> (…)."""
+    mixture = policy.mean(dim=0, keepdim=True)
+    ratio = (policy.clamp(min=1e-8) / mixture.clamp(min=1e-8)).log()
+    return (policy * ratio).sum(dim=-1).mean(dim=0)
+
+
+def diversity(every: int) -> Term:
+    """-JSD of the population in the states that each member has met itself, the other members being constants.
+
+    On every `every`-th episode of the batch: in all of them, it would cost more than all the rest.
+    """
+
+    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+        part, index = batch.every(every)
+        population, steps, agents = part.last_action.shape
+        inputs, counts = packed_inputs(learner.net, part)
+        with torch.no_grad():  # every network on every member's steps: (P network, P member, …)
+            inputs = inputs.transpose(0, 1).flatten(0, 1).expand(population, -1, -1)  # a step's members side by side
+            shape = (population, steps, agents, population, -1)
+            others = learner.net(inputs, [count * population for count in counts]).view(shape).movedim(3, 1)
+        own = torch.eye(population, dtype=torch.bool, device=q.device).view(population, population, 1, 1, 1)
+        joint = torch.where(own, q[:, index].unsqueeze(0), others)
+        jsd = divergence(policies(joint, part.mask.unsqueeze(0))).mean(dim=-1)  # (P member, steps)
+        return -masked_mean(jsd, part.real)
+
+    return term
+
+
+def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign: float = 1.0) -> Term:
+    """The TD loss on another replay, with the reward times `sign`."""
+    rng = np.random.default_rng(seed)
+
+    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+        other = replay.sample(batch_size, rng, learner.device, learner.config.bootstrap_at_limit)
+        other = replace(other, reward=sign * other.reward)
+        return learner.td_loss(other, q_values(learner.net, other), play)
+
+    return term
+
+
+def distance(backbone: Backbone, snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Tensor:
+    """The mean over the snapshots of ||backbone - snapshot||, Eq. 8: ()."""
+    total = torch.zeros((), device=next(backbone.parameters()).device)
+    for snapshot in snapshots:
+        pairs = zip(backbone.parameters(), snapshot, strict=True)
+        square = torch.stack([((new - old) ** 2).sum() for new, old in pairs]).sum()
+        # the gradient of a root has no value at zero, where every training begins
+        total = total + (square if norm == "squared" else (square + 1e-12).sqrt())
+    return total / max(len(snapshots), 1)
+
+
+def regulariser(snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Term:
+    """Keeps the backbone near the snapshots."""
+
+    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+        return distance(learner.net.backbone, snapshots, norm).expand(1)
+
+    return term
+
+
+def agreement(ego: Ego, obs: Tensor, mask: Tensor, action: Tensor) -> float:
+    """The largest share, over the ego's heads, of an episode's steps in which the ego in that place would have acted the same.
+
+    Of the first agents, as many as are given: (T,N,D) (T,N,A) bool (T,N).
+    """
+    steps, agents = action.shape
+    last_action = torch.cat([torch.full_like(action[:1], -1), action[:-1]])
+    inputs = encode(ego.shape, obs, last_action, torch.arange(agents, device=obs.device).expand(steps, agents))
+    with torch.no_grad():
+        q = ego(inputs.flatten(0, 1).unsqueeze(0), [agents] * steps).unflatten(1, (steps, agents))  # (K,T,N,A)
+    same = q.masked_fill(~mask, -torch.inf).argmax(dim=-1) == action
+    return float(same.float().mean(dim=(1, 2)).max())
+
+
+def pay_for_novelty(collector: Collector, ego: Ego, controllable: int, device: torch.device) -> None:
+    """From now on, an episode's rewards are multiplied by 1 - agreement as it enters the replay."""
+    replay = collector.replay
+
+    def tell(over: np.ndarray, member: np.ndarray, slot: np.ndarray) -> None:
+        for at in zip(member, slot, strict=True):
+            taken = slice(replay.length[at])
+            if replay.reward[at][taken].any():
+                parts = (replay.obs[at], replay.mask[at], replay.action[at])
+                seen = [torch.from_numpy(part[taken, :controllable]).to(device) for part in parts]
+                replay.reward[at] *= 1.0 - agreement(ego, *seen)
+
+    collector.when_over.append(tell)
