@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -197,3 +198,13 @@ def set_member(module: nn.Module, p: int, weights: Mapping[str, Tensor]) -> None
     with torch.no_grad():
         for name, value in weights.items():
             own[name][p] = value
+
+
+def weights(module: nn.Module) -> dict[str, np.ndarray]:
+    """All parameters as arrays, for a file."""
+    return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
+
+
+def set_weights(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Take over what `weights` gave."""
+    module.load_state_dict({name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()})

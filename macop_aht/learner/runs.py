@@ -50,12 +50,13 @@ class Metrics:
         except ImportError:
             self._board = None
 
-    def write(self, step: int, values: dict[str, float]) -> None:
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
+    def write(self, step: int, values: dict[str, float], phase: str = "") -> None:
+        """`step` of that phase, where a run has several."""
+        self._file.write(json.dumps(({"phase": phase} if phase else {}) | {"step": step, **values}) + "\n")
         self._file.flush()
         if self._board:
             for name, value in values.items():
-                self._board.add_scalar(name, value, step)
+                self._board.add_scalar(f"{phase}/{name}".lstrip("/"), value, step)
 
     @property
     def size(self) -> int:

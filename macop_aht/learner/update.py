@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from macop_aht.config import setting
 from macop_aht.learner.mixers import Qmix, Vdn
-from macop_aht.learner.networks import Stack, encode
+from macop_aht.learner.networks import Stack, encode, set_weights, weights
 from macop_aht.learner.replay import Packed
 
 Play = Literal["self", "cross"]
@@ -113,8 +113,8 @@ class Learner:
         self.optimiser.step()
         with torch.no_grad():
             averages: list[Tensor] = list(self.average.parameters())
-            weights: list[Tensor] = list(self.net.parameters())
-            torch._foreach_lerp_(averages, weights, 1.0 - self.config.averaging)
+            latest: list[Tensor] = list(self.net.parameters())
+            torch._foreach_lerp_(averages, latest, 1.0 - self.config.averaging)
         return {name: loss.detach() for name, loss in losses.items()}
 
     def _parts(self) -> dict[str, nn.Module]:
@@ -128,10 +128,7 @@ class Learner:
 
     def state_arrays(self) -> dict[str, Any]:
         """Weights, targets and the optimiser's moments, for a checkpoint."""
-        arrays: dict[str, Any] = {
-            part: {name: value.cpu().numpy() for name, value in module.state_dict().items()}
-            for part, module in self._parts().items()
-        }
+        arrays: dict[str, Any] = {part: weights(module) for part, module in self._parts().items()}
         moments = self.optimiser.state_dict()["state"]
         arrays["adam"] = {
             str(k): {name: value.cpu().numpy() for name, value in state.items()} for k, state in moments.items()
@@ -141,7 +138,7 @@ class Learner:
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Take over what `state_arrays` gave."""
         for part, module in self._parts().items():
-            module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.get(part, {}).items()})
+            set_weights(module, arrays.get(part, {}))
         whole = self.optimiser.state_dict()
         whole["state"] = {
             int(k): {name: torch.from_numpy(np.asarray(value)) for name, value in state.items()}

@@ -8,9 +8,12 @@ from typing import Any
 
 from macop_aht.config import ConfigError, changed
 from macop_aht.learner.training import TrainingConfig
+from macop_aht.methods.macop import MacopConfig
 from macop_aht.scenarios import SCENARIOS, find
+from macop_aht.scenarios.spec import hint
 
 FOLDER = Path(__file__).parent
+MACOP = ("paper", "fast", "demo")
 
 
 def table(name: str, scenario: str) -> dict[str, Any]:
@@ -26,3 +29,11 @@ def table(name: str, scenario: str) -> dict[str, Any]:
 def training(scenario: str) -> TrainingConfig:
     """How networks are trained in a scenario."""
     return changed(TrainingConfig(), table("training", scenario))
+
+
+def macop(preset: str, scenario: str) -> MacopConfig:
+    """A preset of Macop for a scenario."""
+    if preset not in MACOP:
+        raise ValueError(f"unknown preset {preset!r}; {hint(preset, MACOP)}")
+    networks = training(scenario)
+    return changed(MacopConfig(teammates=networks, ego=networks), table(preset, scenario))

@@ -1,0 +1,355 @@
+"""Macop: teammates are generated until none can be found that the ego cannot join; the ego learns to join them, one by one.
+
+The functions are the boxes of the paper's Algorithm 1, in its order. What each decides, it decides by greedy episodes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macop_aht.config import setting
+from macop_aht.learner.mixers import make_mixer
+from macop_aht.learner.networks import Ego, Heads, Shape, Stack, set_weights, weights
+from macop_aht.learner.replay import Replay
+from macop_aht.learner.rollout import Collector, Seating, greedy_returns
+from macop_aht.learner.selfplay import self_play_returns, self_play_source
+from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
+from macop_aht.learner.update import Learner, Term
+from macop_aht.methods import terms
+from macop_aht.methods.journal import Journal
+from macop_aht.scenarios.spec import World
+
+
+@dataclass(frozen=True)
+class MacopConfig:
+    """The paper's hyper-parameters, and the choices that it leaves open."""
+
+    population: int = setting(4, "groups in a population, n_p")
+    alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
+    alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss")
+    alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
+    test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
+    min_iterations: int = setting(4, "iterations before it may stop, N_min")
+    max_iterations: int = setting(10, "iterations after which it stops, N_max")
+    expansion_threshold: float = setting(0.0, "gain over the best old head that a new head must bring, lambda")
+    expansion_rule: Literal["above", "reach"] = setting(
+        "above", "whether a gain must be above the threshold (deviation 2) or reach it, as the paper has it"
+    )
+    stop_threshold: float = setting(0.5, "compatibility at which it stops, xi")
+    teammate_steps: int = setting(500_000, "steps of training a population, all groups together, t_tm")
+    ego_steps: int = setting(125_000, "steps of training the ego with one group, t_ego")
+    incompatibility: Literal["cross-play", "novelty"] = setting(
+        "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
+    )
+    newest_head: float = setting(0.5, "chance that the ego plays its newest head in the mutation's cross-play, else any")
+    diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
+    demonstrations: float = setting(0.0, "share of the group's own self-play in the ego's replay")
+    ego_self_play: float = setting(1.0, "weight of the ego's self-play in its loss; 0: none is played")
+    regulariser_norm: terms.Norm = setting("squared", "of the backbone's way from a snapshot (deviation 1; the paper's: plain)")
+    regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
+    teammates: TrainingConfig = field(default_factory=TrainingConfig)
+    ego: TrainingConfig = field(default_factory=TrainingConfig)
+
+
+Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
+
+
+class Setup(NamedTuple):
+    """What every phase is given."""
+
+    world: World
+    config: MacopConfig
+    seed: int
+    device: torch.device
+    watch: Watch | None = None
+
+    def phase_seed(self, *path: int) -> int:
+        """A seed of its own for every phase, so that a phase can be repeated alone."""
+        return int(np.random.SeedSequence([self.seed, *path]).generate_state(1)[0])
+
+
+# --- Teammates: a population, its mutation, the selection
+
+
+def first_population(setup: Setup) -> Stack:
+    """Groups that are good in themselves and different from each other: L_sp + alpha_div L_div."""
+    seed = setup.phase_seed(0)
+    generator = torch.Generator().manual_seed(seed)
+    population = Stack(Shape.of(setup.world), setup.config.population, generator).to(setup.device)
+    return _train_teammates(setup, "population 0", population, seed, ego=None)
+
+
+def mutate(setup: Setup, iteration: int, ego: Ego, parents: Stack) -> Stack:
+    """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is."""
+    seed = setup.phase_seed(iteration, 0)
+    return _train_teammates(setup, f"mutation {iteration}", copy.deepcopy(parents), seed, ego)
+
+
+def _train_teammates(setup: Setup, phase: str, net: Stack, seed: int, ego: Ego | None) -> Stack:
+    world, config, training = setup.world, setup.config, setup.config.teammates
+    sources = [self_play_source(world, net, training, seed, setup.device)]
+    losses: dict[str, tuple[float, Term]] = {}
+    if config.alpha_div:
+        losses["diversity"] = (config.alpha_div, terms.diversity(config.diversity_every))
+    if ego is not None and config.incompatibility == "novelty":
+        terms.pay_for_novelty(sources[0].collector, ego, world.controllable, setup.device)
+    elif ego is not None and config.alpha_incom:
+        sources.append(_against_ego(setup, ego, net, seed + 1))
+        negated = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "cross", sign=-1.0)
+        losses["incompatibility"] = (config.alpha_incom, negated)
+    learner = _learner(setup, net, training, seed)
+    _run(setup, phase, Training(training, learner, sources, config.teammate_steps, seed, losses))
+    return net
+
+
+def _against_ego(setup: Setup, ego: Ego, net: Stack, seed: int) -> Source:
+    """Cross-play of every group with the ego, which draws a head for every episode; the groups' seats are kept."""
+    world, training, rng = setup.world, setup.config.teammates, np.random.default_rng(seed)
+    mates = range(world.controllable, world.n_agents)
+    replay = Replay(world, net.population, training.capacity, training.mixer == "qmix", mates)
+    member = np.repeat(np.arange(net.population), training.envs)
+    pairs = np.stack([np.zeros_like(member), member], axis=1)
+    seating = Seating.cross_play(ego, net, pairs, 1, world.controllable)
+    collector = Collector(world, seating, member, replay, seed, setup.device)
+
+    def draw_heads(over: np.ndarray, *_: np.ndarray) -> None:
+        newest = rng.random(over.sum()) < setup.config.newest_head
+        anyone = rng.integers(0, ego.n_heads, over.sum())
+        collector.rollout.reseat(over, np.where(newest, ego.n_heads - 1, anyone))
+
+    draw_heads(np.ones(len(member), dtype=np.bool_))
+    collector.when_over.append(draw_heads)
+    return Source(collector, explorers=mates)
+
+
+def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]:
+    """Of parents and offspring, 2 n_p in all, the n_p that stay: the worst in themselves go, then the most compatible.
+
+    Among equals in self-play the less compatible stays: where success pays 1, everybody is equal.
+    """
+    population = len(self_play) // 2
+    by_quality = sorted(range(len(self_play)), key=lambda k: (self_play[k], -cross_play[k]))
+    left = by_quality[population // 2 :]
+    by_compatibility = sorted(left, key=lambda k: (cross_play[k], -self_play[k], k))
+    return sorted(by_compatibility[:population])
+
+
+def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> float:
+    """C: the worst cross-play with the ego over the mean self-play. Where that is nothing, nobody is incompatible."""
+    mean = float(np.mean(self_play))
+    return min(cross_play) / mean if mean > 0 else 1.0
+
+
+# --- The ego: continual learning with head expansion
+
+
+def learn_to_join(
+    setup: Setup, phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], mates: Stack, k: int, seed: int
+) -> Heads:
+    """A fresh head for group k of `mates`, trained with the backbone by L_com + alpha_reg L_reg (Eq. 9); old heads do not move."""
+    world, config, training = setup.world, setup.config, setup.config.ego
+    head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
+    net = Stack.of(ego.shape, ego.backbone, head)
+    own = range(world.controllable)
+    replay = Replay(world, 1, training.capacity, training.mixer == "qmix", own)
+    pairs = np.tile([0, k], (training.envs, 1))
+    joint = Collector(
+        world, Seating.cross_play(net, mates, pairs, 1, world.controllable), pairs[:, 0], replay, seed, setup.device
+    )
+    sources, losses = [Source(joint, explorers=own)], {}
+    if config.ego_self_play:
+        sources.append(self_play_source(world, net, training, seed + 1, setup.device))
+        with_itself = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "self")
+        losses["self_play"] = (config.ego_self_play, with_itself)
+    if config.demonstrations:
+        shown = Seating.teams(mates, pairs[:, 1])
+        demonstrator = Collector(world, shown, pairs[:, 0], replay, seed + 2, setup.device)
+        share = config.demonstrations / (1 - config.demonstrations)
+        sources.append(Source(demonstrator, share, explorers=()))
+    if config.alpha_reg and snapshots:
+        kept = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
+        losses["regulariser"] = (config.alpha_reg, terms.regulariser(kept, config.regulariser_norm))
+    learner = _learner(setup, net, training, seed)
+    _run(setup, phase, Training(training, learner, sources, config.ego_steps, seed, losses, play="cross"))
+    return head
+
+
+def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
+    """Whether a new head is kept: its gain, relative to the best old head, is above the threshold (deviation 2: not at it).
+
+    Where the best old return is not positive, the gain is taken as it is.
+    """
+    if not old:
+        return True
+    best = max(old)
+    gain = (new - best) / best if best > 0 else new - best
+    return gain >= threshold if rule == "reach" else gain > threshold
+
+
+# --- What figures are measured by
+
+
+def head_returns(setup: Setup, ego: Ego, mates: Stack, seed: int) -> np.ndarray:
+    """The greedy return of every head with every group: (K,P)."""
+    episodes = setup.config.test_episodes
+    pairs = np.array([(head, k) for head in range(ego.n_heads) for k in range(mates.population)])
+    seating = Seating.cross_play(ego, mates, pairs, episodes, setup.world.controllable)
+    returns = greedy_returns(setup.world, seating, 1, seed, setup.device)
+    return returns.reshape(ego.n_heads, mates.population, episodes).mean(axis=2)
+
+
+def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tuple[int, list[float]]:
+    """The paper's testing phase: exactly so many episodes in turn over the heads; the best mean return wins."""
+    returns: list[list[float]] = [[] for _ in range(heads)]
+    for episode in range(episodes):
+        returns[episode % heads].append(play(episode % heads))
+    means = [float(np.mean(own)) if own else -np.inf for own in returns]
+    return int(np.argmax(means)), means
+
+
+# --- Algorithm 1
+
+
+@dataclass
+class Population:
+    """A population, what its groups are called (iteration/number of their making), and how it came about."""
+
+    net: Stack
+    names: list[str]
+    decision: dict[str, Any]
+
+    def arrays(self) -> dict[str, Any]:
+        return {"net": weights(self.net)}
+
+    def note(self) -> dict[str, Any]:
+        return {"names": self.names, "decision": self.decision}
+
+    @staticmethod
+    def load(setup: Setup, arrays: dict[str, Any], note: dict[str, Any]) -> Population:
+        net = Stack(Shape.of(setup.world), len(note["names"])).to(setup.device)
+        set_weights(net, arrays["net"])
+        return Population(net, note["names"], note["decision"])
+
+
+@dataclass
+class Learned:
+    """The ego after learning with a group, the snapshots of its backbone, one per head, and what was decided."""
+
+    ego: Ego
+    snapshots: list[list[Tensor]]
+    decision: dict[str, Any]
+
+    def arrays(self) -> dict[str, Any]:
+        numbered = {
+            str(i): {str(j): part.cpu().numpy() for j, part in enumerate(snapshot)}
+            for i, snapshot in enumerate(self.snapshots)
+        }
+        return {"ego": weights(self.ego), "snapshots": numbered}
+
+    def note(self) -> dict[str, Any]:
+        return {"heads": self.ego.n_heads, "decision": self.decision}
+
+    @staticmethod
+    def load(setup: Setup, arrays: dict[str, Any], note: dict[str, Any]) -> Learned:
+        ego = Ego(Shape.of(setup.world), note["heads"]).to(setup.device)
+        set_weights(ego, arrays["ego"])
+        stored = arrays.get("snapshots", {})
+        snapshots = [
+            [torch.from_numpy(stored[str(i)][str(j)]).to(setup.device) for j in range(len(stored[str(i)]))]
+            for i in range(len(stored))
+        ]
+        return Learned(ego, snapshots, note["decision"])
+
+
+@dataclass
+class Outcome:
+    """What a run ends with."""
+
+    ego: Ego
+    names: list[str]  # of all groups that the ego met
+    groups: Stack
+
+
+def train(setup: Setup, journal: Journal) -> Outcome:
+    """From nothing to an ego and the groups that it was trained with. What the journal holds already is not done again."""
+    config = setup.config
+    learned = Learned(Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(setup.seed)).to(setup.device), [], {})
+    population = journal.phase("population-00", Population, _begin, setup)
+    met: dict[str, tuple[Stack, int]] = {}
+    for iteration in range(1, config.max_iterations + 1):
+        if iteration > 1:
+            name = f"population-{iteration:02d}"
+            population = journal.phase(name, Population, _next_population, setup, iteration, learned, population)
+            met |= {group: (population.net, k) for k, group in enumerate(population.names)}
+            if iteration >= config.min_iterations and population.decision["compatibility"] >= config.stop_threshold:
+                break
+        met |= {group: (population.net, k) for k, group in enumerate(population.names)}
+        for k in range(config.population):
+            name = f"ego-{iteration:02d}-{k}"
+            learned = journal.phase(name, Learned, _continual_learning, setup, iteration, k, learned, population)
+    return Outcome(learned.ego, list(met), Stack.gather(list(met.values())))
+
+
+def _begin(setup: Setup) -> Population:
+    net, names = first_population(setup), [f"0/{k}" for k in range(setup.config.population)]
+    returns = self_play_returns(setup.world, net, setup.config.test_episodes, setup.phase_seed(0, 1), setup.device)
+    return Population(net, names, {"groups": names, "self_play": returns.tolist()})
+
+
+def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Population) -> Population:
+    """Mutation, selection, and the figure that the stopping is decided by."""
+    offspring = mutate(setup, iteration, learned.ego, parents.net)
+    names = parents.names + [f"{iteration}/{k}" for k in range(offspring.population)]
+    nets = [(parents.net, k) for k in range(parents.net.population)] + [(offspring, k) for k in range(offspring.population)]
+    both, seed = Stack.gather(nets), setup.phase_seed(iteration, 1)
+    self_play = self_play_returns(setup.world, both, setup.config.test_episodes, seed, setup.device).tolist()
+    cross_play = head_returns(setup, learned.ego, both, seed).max(axis=0).tolist()
+    chosen = select(self_play, cross_play)
+    decision = {
+        "candidates": names,
+        "self_play": self_play,
+        "cross_play": cross_play,
+        "groups": [names[k] for k in chosen],
+        "compatibility": compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
+    }
+    return Population(Stack.gather([nets[k] for k in chosen]), decision["groups"], decision)
+
+
+def _continual_learning(setup: Setup, iteration: int, k: int, before: Learned, population: Population) -> Learned:
+    """The box of that name: a fresh head is trained with group k, and kept if it is better than every old one."""
+    config, seed = setup.config, setup.phase_seed(iteration, 2 + k)
+    ego, name = copy.deepcopy(before.ego), population.names[k]
+    head = learn_to_join(setup, f"ego {iteration} with {name}", ego, before.snapshots, population.net, k, seed)
+    ego.add_head(head)
+    *old, new = head_returns(setup, ego, Stack.gather([(population.net, k)]), seed)[:, 0].tolist()
+    kept, snapshots = expands(new, old, config.expansion_threshold, config.expansion_rule), list(before.snapshots)
+    if kept:
+        snapshots.append([part.detach().clone() for part in ego.backbone.parameters()])
+    else:
+        ego.drop_head(ego.n_heads - 1)
+    decision = {"group": name, "old_heads": old, "new_head": new, "kept": kept, "heads": ego.n_heads}
+    return Learned(ego, snapshots, decision)
+
+
+def _learner(setup: Setup, net: Stack, training: TrainingConfig, seed: int) -> Learner:
+    world, generator = setup.world, torch.Generator().manual_seed(seed + 1)
+    own, cross = (
+        make_mixer(training.mixer, net.population, world.n_agents, world.state_dim, generator).to(setup.device)
+        for _ in range(2)
+    )
+    return Learner(net, own, training.update, cross)
+
+
+def _run(setup: Setup, phase: str, training: Training) -> None:
+    while not training.done:
+        training.step()
+        if setup.watch:
+            setup.watch(phase, training.progress, training.steps)
+    training.learner.settle()
