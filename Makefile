@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,render,pettingzoo,sb3,reference,train
+EXTRAS := dev,render,pettingzoo,sb3,reference,train,report
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-slow lint format bench setup clean

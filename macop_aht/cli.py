@@ -71,13 +71,32 @@ def _selfplay(arguments: argparse.Namespace) -> None:
         print(f"team {team}: greedy self-play return {value:.2f}")
 
 
+def _train(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.evaluation import summary
+    from macop_aht.learner.device import default_threads
+    from macop_aht.methods import presets
+    from macop_aht.methods.runs import MethodRun, configure, train
+
+    config = configure(arguments.method, presets.macop(arguments.preset, arguments.scenario))
+    config = _apply_settings(config, arguments)
+    run = MethodRun(
+        arguments.scenario, arguments.method, arguments.seed, arguments.threads or default_threads(), config
+    )
+    with _Bar(1) as bar:
+        finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_phase)
+    summary.write(finished, Path(arguments.out))
+
+
 class _Bar:
-    """Steps, return, steps per second and time left, on one line."""
+    """The phase, steps, return, steps per second and time left, on one line."""
 
     def __init__(self, steps: int) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"), BarColumn()
+        name = TextColumn("{task.description}")
+        columns = name, TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"), BarColumn()
         figures = TextColumn("return {task.fields[mean]:.2f}"), TextColumn("{task.fields[speed]:,.0f} steps/s")
         self._progress = Progress(*columns, *figures, TimeRemainingColumn())
         self._task = self._progress.add_task("", total=steps, mean=0.0, speed=0.0)
@@ -85,6 +104,11 @@ class _Bar:
     def show(self, progress: Any) -> None:
         speed = progress.steps / max(progress.seconds, 1e-9)
         self._progress.update(self._task, completed=progress.steps, mean=progress.mean_return, speed=speed)
+
+    def show_phase(self, phase: str, progress: Any, steps: int) -> None:
+        if self._progress.tasks[0].description != phase:
+            self._progress.reset(self._task, total=steps, description=phase)
+        self.show(progress)
 
     def say(self, line: str) -> None:
         self._progress.console.print(line)
@@ -171,6 +195,20 @@ def _parser(command: str) -> argparse.ArgumentParser:
 
         _add_settings(selfplay, SelfPlayConfig)
     selfplay.set_defaults(run=_selfplay)
+    train = commands.add_parser("train", help="train an ego agent, and the teammates that it learns with")
+    _add_run_options(train)
+    train.add_argument("--method", choices=("macop", "macop+"), default="macop", help="(default: %(default)s)")
+    train.add_argument(
+        "--preset",
+        choices=("paper", "fast", "demo"),
+        default="fast",
+        help="paper: its numbers of steps; fast: as few as do the same; demo: a minute or two (default: %(default)s)",
+    )
+    if command == "train":
+        from macop_aht.methods.macop import MacopConfig
+
+        _add_settings(train, MacopConfig)
+    train.set_defaults(run=_train)
     return parser
 
 

@@ -68,7 +68,7 @@ class Metrics:
             self._board.close()
 
 
-def open_folder(folder: Path, run: SelfPlayRun, resume: bool) -> None:
+def open_folder(folder: Path, run: Any, resume: bool) -> None:
     """Make the folder of a new run, or see that the one to resume is of the same run."""
     stored = folder / "run.toml"
     if not stored.exists():

@@ -102,7 +102,8 @@ def sentence(decision: dict[str, Any]) -> str:
     if "new_head" in decision:
         fate = "kept" if decision["kept"] else "dropped"
         old = f"old heads {numbers(decision['old_heads'])}, " if decision["old_heads"] else ""
-        return f"{phase}: with group {decision['group']} {old}new head {decision['new_head']:.2f}: {fate}, {decision['heads']} heads"
+        new = f"new head {decision['new_head']:.2f}: {fate}, {decision['heads']} heads"
+        return f"{phase}: with group {decision['group']} {old}{new}"
     if "compatibility" in decision:
         return (
             f"{phase}: self-play {numbers(decision['self_play'])}, with the ego {numbers(decision['cross_play'])}; "

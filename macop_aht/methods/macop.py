@@ -40,7 +40,7 @@ class MacopConfig:
     max_iterations: int = setting(10, "iterations after which it stops, N_max")
     expansion_threshold: float = setting(0.0, "gain over the best old head that a new head must bring, lambda")
     expansion_rule: Literal["above", "reach"] = setting(
-        "above", "whether a gain must be above the threshold (deviation 2) or reach it, as the paper has it"
+        "above", "whether a gain must be above the threshold (deviation 7) or reach it, as the paper has it"
     )
     stop_threshold: float = setting(0.5, "compatibility at which it stops, xi")
     teammate_steps: int = setting(500_000, "steps of training a population, all groups together, t_tm")
@@ -48,11 +48,15 @@ class MacopConfig:
     incompatibility: Literal["cross-play", "novelty"] = setting(
         "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
     )
-    newest_head: float = setting(0.5, "chance that the ego plays its newest head in the mutation's cross-play, else any")
+    newest_head: float = setting(
+        0.5, "chance that the ego plays its newest head in the mutation's cross-play, else any"
+    )
     diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
     demonstrations: float = setting(0.0, "share of the group's own self-play in the ego's replay")
     ego_self_play: float = setting(1.0, "weight of the ego's self-play in its loss; 0: none is played")
-    regulariser_norm: terms.Norm = setting("squared", "of the backbone's way from a snapshot (deviation 1; the paper's: plain)")
+    regulariser_norm: terms.Norm = setting(
+        "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
+    )
     regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
     teammates: TrainingConfig = field(default_factory=TrainingConfig)
     ego: TrainingConfig = field(default_factory=TrainingConfig)
@@ -132,7 +136,7 @@ def _against_ego(setup: Setup, ego: Ego, net: Stack, seed: int) -> Source:
 def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]:
     """Of parents and offspring, 2 n_p in all, the n_p that stay: the worst in themselves go, then the most compatible.
 
-    Among equals in self-play the less compatible stays: where success pays 1, everybody is equal.
+    Among equals in self-play the less compatible stays (deviation 8): where success pays 1, everybody is equal.
     """
     population = len(self_play) // 2
     by_quality = sorted(range(len(self_play)), key=lambda k: (self_play[k], -cross_play[k]))
@@ -153,7 +157,7 @@ def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> fl
 def learn_to_join(
     setup: Setup, phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], mates: Stack, k: int, seed: int
 ) -> Heads:
-    """A fresh head for group k of `mates`, trained with the backbone by L_com + alpha_reg L_reg (Eq. 9); old heads do not move."""
+    """A fresh head for group k of `mates`, trained with the backbone by L_com + alpha_reg L_reg (Eq. 9). Old heads stay."""
     world, config, training = setup.world, setup.config, setup.config.ego
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
     net = Stack.of(ego.shape, ego.backbone, head)
@@ -182,7 +186,7 @@ def learn_to_join(
 
 
 def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
-    """Whether a new head is kept: its gain, relative to the best old head, is above the threshold (deviation 2: not at it).
+    """Whether a new head is kept: its gain, relative to the best old head, is above the threshold (deviation 7: not at it).
 
     Where the best old return is not positive, the gain is taken as it is.
     """
@@ -307,7 +311,9 @@ def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Po
     """Mutation, selection, and the figure that the stopping is decided by."""
     offspring = mutate(setup, iteration, learned.ego, parents.net)
     names = parents.names + [f"{iteration}/{k}" for k in range(offspring.population)]
-    nets = [(parents.net, k) for k in range(parents.net.population)] + [(offspring, k) for k in range(offspring.population)]
+    nets = [(parents.net, k) for k in range(parents.net.population)] + [
+        (offspring, k) for k in range(offspring.population)
+    ]
     both, seed = Stack.gather(nets), setup.phase_seed(iteration, 1)
     self_play = self_play_returns(setup.world, both, setup.config.test_episodes, seed, setup.device).tolist()
     cross_play = head_returns(setup, learned.ego, both, seed).max(axis=0).tolist()

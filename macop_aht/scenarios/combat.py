@@ -82,8 +82,9 @@ class Combat:
 
     A step is 8 game loops at 22.4 per second; it ends early when one side is gone. In each game loop:
 
-    1. Orders and targets. An enemy wakes when a living ally is within `acquire`; it falls asleep when none is within
-       `leash`. Awake, it is after the nearest ally (the lower index, where two are equally near). Asleep, it walks to its post.
+    1. Orders and targets. An enemy wakes when a living ally is within `acquire` of it, and sleeps whenever none is within
+       `leash` of its post. Awake, it is after the nearest ally (the lower index, where two are equally near). Asleep, it walks
+       to its post.
     2. Movement, all at once: a unit out of its weapon's range walks towards its target, at most into range. Units that
        overlap are then pushed apart: each by a quarter of the overlap, all at once (from the very same place, the lower
        index goes east). The border holds the units' centres inside.
@@ -193,6 +194,7 @@ class Combat:
             step_draws=0,
             scripts=combat_scripts.scripts(self),
             draw=self._draw,
+            deed=self._deed,
         )
 
     def _params(self) -> Params:
@@ -241,6 +243,12 @@ class Combat:
             awake=np.zeros((size, m), dtype=np.bool_),
             last_action=np.full((size, n), -1, dtype=np.int64),
         )
+
+    def _deed(self, state: State, b: int) -> str:
+        """Which groups of enemies lost somebody."""
+        dead = state.health[b, len(self.allies) :] <= 0
+        groups = sorted({group for group, gone in zip(self.groups, dead, strict=True) if gone})
+        return "beat " + " ".join(map(str, groups)) if groups else ""
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
         canvas.area(0.0, 0.0, SIZE, SIZE)

@@ -171,7 +171,7 @@ def _order_allies(block, pos, health, order, over, reach, speed, order_speed, ta
 
 @njit(error_model="numpy")
 def _order_enemies(block, pos, health, post, awake, over, acquire, leash, reach, speed, target, move):
-    """Wake up and chase the nearest ally, or go back to the post."""
+    """Wake up and chase the nearest ally while there is one near the post, or go back there."""
     n_units = pos.shape[1]
     n_allies = n_units - post.shape[1]
     for b in range(block[0], block[1]):
@@ -189,8 +189,13 @@ def _order_enemies(block, pos, health, post, awake, over, acquire, leash, reach,
                 square = _square(x, y, pos[b, v, 0], pos[b, v, 1]) if health[b, v] > 0 else np.inf
                 nearest = v if square < least - TIE else nearest
                 least = min(least, square)
-            awake[b, m] = least <= leash * leash and (awake[b, m] or least <= acquire * acquire)
-            chases = awake[b, m]
+            chases = awake[b, m] or least <= acquire * acquire
+            if chases:  # but only while somebody is near the post
+                chases = False
+                for v in range(n_allies):
+                    near = _square(post[b, m, 0], post[b, m, 1], pos[b, v, 0], pos[b, v, 1]) <= leash * leash
+                    chases |= near and health[b, v] > 0
+            awake[b, m] = chases
             target[k, u] = nearest if chases else -1
             dx = (pos[b, nearest, 0] if chases else post[b, m, 0]) - x
             dy = (pos[b, nearest, 1] if chases else post[b, m, 1]) - y

@@ -261,6 +261,7 @@ class LevelBasedForaging:
             step_draws=0,
             scripts=lbf_scripts.scripts(content, self.foods, self.meetings, self.n_agents),
             draw=self._draw,
+            deed=self._deed,
         )
 
     def _allocate(self, size: int) -> State:
@@ -270,6 +271,15 @@ class LevelBasedForaging:
             food=np.ones((size, len(self.foods)), dtype=np.int32),
             met=np.zeros(size, dtype=np.int64),
         )
+
+    def _deed(self, state: State, b: int) -> str:
+        """Which food was collected; where there is only one, from which cells."""
+        collected = [food for food, level in zip(self.foods, state.food[b], strict=True) if level == 0]
+        if not collected:
+            return ""
+        if len(self.foods) == 1:
+            return "from " + " ".join(f"{row},{col}" for row, col in state.pos[b])
+        return "food " + " ".join(f"{row},{col}" for row, col in collected)
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
         rows, cols = self.shape

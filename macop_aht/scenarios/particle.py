@@ -264,6 +264,7 @@ def _names(*things: str) -> tuple[str, ...]:
 def _world(
     params: Params, kernels: Kernels, n_agents: int, controllable: int, limit: int, observations: tuple[str, ...],
     step_draws: int, scripts: Mapping[str, Script], draw: Callable[[Canvas, State, int], None],
+    deed: Callable[[State, int], str],
 ) -> World:  # fmt: skip
     bodies, landmarks = len(params.radius), len(params.landmarks)
     high = np.full(len(observations), np.inf, dtype=np.float32)
@@ -282,6 +283,7 @@ def _world(
         step_draws=step_draws,
         scripts=scripts,
         draw=draw,
+        deed=deed,
     )
 
 
@@ -344,7 +346,14 @@ class PredatorPrey:
         scripts = particle_scripts.prey_scripts(n, p, self.acceleration, self.max_speed)
         kernels = Kernels(reset, step_prey, observe_prey, mask, advance_prey)
         draws = p if self.prey_policy == "random" else 0
-        return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw)
+        return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw, self._deed)
+
+    def _deed(self, state: State, b: int) -> str:
+        """Which prey was caught."""
+        agents, prey = state.pos[b, : self.n_agents], state.pos[b, self.n_agents :]
+        farthest = np.linalg.norm(agents[:, None] - prey[None], axis=-1).max(axis=0)
+        caught = farthest <= 2 * (self.radius + self.prey_radius)
+        return f"prey {np.where(caught, farthest, np.inf).argmin()}" if caught.any() else ""
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
         _show_all(canvas, state, b)
@@ -407,7 +416,13 @@ class CooperativeNavigation:
         names = _names("self", "self_velocity", *landmarks, *others)
         scripts = particle_scripts.landmark_scripts(self.agents, self.landmarks, self.acceleration)
         kernels = Kernels(reset, step_landmarks, observe_landmarks, mask, advance_landmarks)
-        return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw)
+        return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw, self._deed)
+
+    def _deed(self, state: State, b: int) -> str:
+        """Who is at which landmark."""
+        distance = np.linalg.norm(state.pos[b][:, None] - state.landmark[b][None], axis=-1)
+        covered = (distance < self.near * 2 * self.radius).any(axis=0)
+        return "landmarks " + " ".join(str(nearest) for nearest in distance.argmin(axis=1)) if covered.all() else ""
 
     def _draw(self, canvas: Canvas, state: State, b: int) -> None:
         _show_all(canvas, state, b)

@@ -70,6 +70,9 @@ class World:
     step_draws: int  # and per step
     scripts: Mapping[str, Script]
     draw: Callable[[Canvas, Any, int], None]  # paint environment b of a state
+    deed: Callable[
+        [Any, int], str
+    ]  # what was done by the end of the episode in environment b, in a word; "" for nothing
 
 
 class Family(Protocol):

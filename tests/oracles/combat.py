@@ -240,12 +240,15 @@ def ally_intent(battle: Battle, ally: Fighter, order: int) -> Intent:
 def enemy_intent(rules: Combat, battle: Battle, enemy: Fighter) -> Intent:
     prey = nearest(battle, enemy, [ally for ally in battle.allies if ally.alive])
     assert prey is not None, "a step ends when one side is gone"
-    if distance(enemy, prey) <= rules.acquire:
-        battle.log["woken by sight"] += not enemy.awake
-        enemy.awake = True
-    elif distance(enemy, prey) > rules.leash:
+    at_the_post = [
+        ally for ally in battle.allies if ally.alive and math.dist(enemy.post, (ally.x, ally.y)) <= rules.leash
+    ]
+    if not at_the_post:
         battle.log["fallen asleep"] += enemy.awake
         enemy.awake = False
+    elif distance(enemy, prey) <= rules.acquire:
+        battle.log["woken by sight"] += not enemy.awake
+        enemy.awake = True
     if enemy.awake:
         return pursuit(enemy, prey)
     intent = walk(enemy, *enemy.post, stop_at=0.0)

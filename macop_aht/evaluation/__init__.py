@@ -1,0 +1,1 @@
+"""What agents and teammates are worth: behaviour, cross-play, figures and reports."""

@@ -1,0 +1,123 @@
+"""Figures, with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from macop_aht.evaluation.behaviour import Behaviour
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.drawing import COLOURS, FAINT, TILES
+from macop_aht.scenarios.spec import World
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, drawing to files."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install 'macop-aht[report]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+class AxisCanvas:
+    """What a world draws itself on: here, a figure's axis, all but the agents."""
+
+    def __init__(self, axis: Any) -> None:
+        self._axis, self._plt = axis, pyplot()
+
+    def area(self, left: float, bottom: float, right: float, top: float) -> None:
+        self._axis.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xticks=[], yticks=[])
+
+    def tile(self, x: float, y: float, dark: bool) -> None:
+        self._axis.add_patch(self._plt.Rectangle((x - 0.5, y - 0.5), 1, 1, color=TILES[dark], zorder=0))
+
+    def ring(self, x: float, y: float, radius: float, role: str) -> None:
+        self._axis.add_patch(self._plt.Circle((x, y), radius, color=COLOURS[role], alpha=0.08, zorder=1))
+
+    def disc(self, x: float, y: float, radius: float, role: str, label: str = "", glyph: str = "?") -> None:
+        if role not in ("ego", "mate"):
+            self._axis.add_patch(self._plt.Circle((x, y), radius, color=COLOURS[role], alpha=0.6, zorder=2))
+
+    def bar(self, x: float, y: float, width: float, fraction: float, role: str) -> None: ...
+
+
+def heat_map(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, path: Path) -> None:
+    """A matrix of returns, with its figures written in."""
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(2 + 0.55 * len(columns), 1.6 + 0.45 * len(rows)))
+    top = max(float(matrix.max()), 1e-9)
+    axis.imshow(matrix, cmap="viridis", vmin=min(float(matrix.min()), 0.0), vmax=top, aspect="auto")
+    axis.set_xticks(range(len(columns)), columns, rotation=45 if len(columns) > 8 else 0)
+    axis.set_yticks(range(len(rows)), rows)
+    for (i, j), value in np.ndenumerate(matrix):
+        axis.text(
+            j, i, f"{value:.2f}", ha="center", va="center", fontsize=8, color="white" if value < 0.6 * top else "black"
+        )
+    axis.set_title(title)
+    _save(figure, path)
+
+
+def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path) -> None:
+    """Groups met, heads and compatibility over the iterations of a run."""
+    plt = pyplot()
+    iterations, groups, heads, compatible = [], [], [], []
+    met: set[str] = set()
+    count = 0
+    for decision in decisions:
+        count = decision.get("heads", count)
+        if "groups" in decision and decision["phase"] != "population-00":
+            met |= set(decision["groups"])
+            iterations.append(int(decision["phase"].split("-")[1]))
+            groups.append(len(met))
+            heads.append(count)
+            compatible.append(decision["compatibility"])
+        elif "groups" in decision:
+            met |= set(decision["groups"])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
+    left.plot(iterations, groups, "o-", label="groups", color=COLOURS["mate"])
+    left.plot(iterations, heads, "s-", label="heads before it", color=COLOURS["ego"])
+    left.set(xlabel="iteration", title="groups met and heads")
+    left.legend()
+    right.plot(iterations, compatible, "o-", color=COLOURS["food"])
+    right.axhline(threshold, color=FAINT, linestyle="--", label="it stops above")
+    right.set(xlabel="iteration", title="compatibility C", ylim=(0, 1.1))
+    right.legend()
+    for axis in (left, right):
+        axis.set_xticks(iterations)
+    _save(figure, path)
+
+
+def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], path: Path) -> None:
+    """How each group moves in self-play: the ego's places in one colour, the teammates' in the other, circles at the end."""
+    plt = pyplot()
+    columns = min(len(names), 6)
+    lines = -(-len(names) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(2.3 * columns, 2.6 * lines), squeeze=False)
+    batch = Batch(world, 1)
+    batch.seed([0])
+    batch.reset()
+    for axis in axes.flat:
+        axis.axis("off")
+    for axis, name, behaviour in zip(axes.flat, names, behaviours, strict=False):
+        axis.axis("on")
+        world.draw(AxisCanvas(axis), batch.state, 0)
+        for agents in behaviour.tracks:
+            for i, track in enumerate(agents):
+                colour = COLOURS["ego" if i < world.controllable else "mate"]
+                axis.plot(track[:, 0], track[:, 1], color=colour, alpha=0.45, linewidth=1.5, zorder=3)
+                axis.plot(*track[-1], "o", color=colour, markersize=4, zorder=4)
+        axis.set_title(f"{name}: {np.mean(behaviour.returns):.2f}\n{behaviour.habit}", fontsize=8)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot().close(figure)

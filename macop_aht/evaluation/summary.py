@@ -1,0 +1,81 @@
+"""What a finished run has come to: a table, the cross-play matrix, and the paper's figures of the process."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from macop_aht.evaluation import plots
+from macop_aht.evaluation.behaviour import Behaviour, watch_self_play
+from macop_aht.methods.macop import head_returns
+from macop_aht.methods.runs import Finished
+
+EPISODES = 100  # of self-play, behind every deed
+
+
+def write(finished: Finished, folder: Path, say: Callable[[str], None] = print) -> None:
+    """summary.md, summary.json, crossplay.csv, and the figures where matplotlib is installed."""
+    setup, outcome = finished.setup, finished.outcome
+    behaviours = watch_self_play(setup.world, outcome.groups, EPISODES, setup.phase_seed(1_000), setup.device)
+    matrix = head_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001))
+    text = table(finished, behaviours, matrix)
+    (folder / "summary.md").write_text(text, encoding="utf-8")
+    (folder / "summary.json").write_text(json.dumps(figures(finished, behaviours, matrix), indent=1) + "\n")
+    with open(folder / "crossplay.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["head", *outcome.names], *([k, *row] for k, row in enumerate(matrix.tolist()))])
+    say(text)
+    try:
+        draw(finished, behaviours, matrix, folder)
+    except ImportError as error:
+        say(f"no figures: {error}")
+
+
+def figures(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray) -> dict[str, object]:
+    """Everything that tables over several runs are made of."""
+    compatible = [decision["compatibility"] for decision in finished.decisions if "compatibility" in decision]
+    return {
+        "scenario": finished.run.scenario,
+        "method": finished.run.method,
+        "seed": finished.run.seed,
+        "iterations": len(compatible) + 1,
+        "groups": finished.outcome.names,
+        "heads": finished.outcome.ego.n_heads,
+        "compatibility": compatible,
+        "self_play": [float(np.mean(behaviour.returns)) for behaviour in behaviours],
+        "best_head": matrix.max(axis=0).tolist(),
+        "deeds": [behaviour.habit for behaviour in behaviours],
+        "minutes": round(finished.minutes, 1),
+    }
+
+
+def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray) -> str:
+    """The run in words, and every group in a line."""
+    run, names = finished.run, finished.outcome.names
+    deeds = sorted({behaviour.habit for behaviour in behaviours if behaviour.habit})
+    lines = [
+        f"# {run.method} on {run.scenario}, seed {run.seed}",
+        "",
+        f"{len(names)} groups, {len(matrix)} heads, {finished.minutes:.1f} minutes. "
+        f"Best-head return {matrix.max(axis=0).mean():.2f} on average over all groups. "
+        f"Different deeds: {len(deeds)} ({', '.join(deeds) or 'none'}).",
+        "",
+        "| group | self-play | best head | its return | deed |",
+        "|---|---|---|---|---|",
+    ]
+    for k, (name, behaviour) in enumerate(zip(names, behaviours, strict=True)):
+        best, self_play = int(matrix[:, k].argmax()), np.mean(behaviour.returns)
+        lines.append(f"| {name} | {self_play:.2f} | {best} | {matrix[best, k]:.2f} | {behaviour.habit or '-'} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, folder: Path) -> None:
+    """process.png, crossplay.png, ways.png."""
+    run, names = finished.run, finished.outcome.names
+    plots.process(finished.decisions, run.config.stop_threshold, folder / "process.png")
+    heads = [f"head {k}" for k in range(len(matrix))]
+    plots.heat_map(matrix, heads, names, f"{run.method} on {run.scenario}: return", folder / "crossplay.png")
+    plots.ways(finished.setup.world, names, behaviours, folder / "ways.png")

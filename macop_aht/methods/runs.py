@@ -1,0 +1,95 @@
+"""Runs of methods: a folder with the settings, the phases as they end, and every decision."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from macop_aht.config import changed, from_toml
+from macop_aht.learner.device import choose_device
+from macop_aht.learner.runs import open_folder
+from macop_aht.learner.training import Progress
+from macop_aht.methods import macop
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig, Outcome, Setup
+from macop_aht.scenarios import build
+
+Method = Literal["macop", "macop+"]
+METHODS: dict[str, dict[str, Any]] = {  # what each changes in a preset
+    "macop": {},
+    "macop+": {"incompatibility": "novelty", "demonstrations": 0.2},
+}
+
+
+@dataclass
+class Finished:
+    """A run that has come to its end."""
+
+    run: MethodRun
+    setup: Setup
+    outcome: Outcome
+    decisions: list[dict[str, Any]]
+    minutes: float  # of all its parts; what a kill has cost is not in it
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """What a run of a method is: the same run gives the same weights."""
+
+    scenario: str
+    method: Method = "macop"
+    seed: int = 0
+    threads: int = 1
+    config: MacopConfig = field(default_factory=MacopConfig)
+
+
+def configure(method: str, config: MacopConfig) -> MacopConfig:
+    """A preset as a method wants it."""
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; allowed are {', '.join(METHODS)}")
+    return changed(config, METHODS[method])
+
+
+def read_run(folder: Path) -> MethodRun:
+    """The run that a folder holds."""
+    stored = folder / "run.toml"
+    if not stored.exists():
+        raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it")
+    return from_toml(MethodRun, stored.read_text())
+
+
+def train(
+    run: MethodRun,
+    folder: Path,
+    resume: bool = False,
+    device: str = "auto",
+    say: Callable[[str], None] = print,
+    show: Callable[[str, Progress, int], None] | None = None,
+) -> Finished:
+    """Train, or go on training, to the end."""
+    place, world = choose_device(device), build(run.scenario)
+    open_folder(folder, run, resume)
+    torch.set_num_threads(run.threads)
+    say(f"device {place}, {run.threads} thread{'s' if run.threads > 1 else ''}")
+    journal = Journal(folder, say, show)
+    setup = Setup(world, run.config, run.seed, place, journal.watch)
+    began = time.perf_counter()
+    try:
+        outcome = macop.train(setup, journal)
+    finally:
+        journal.close()
+        minutes = _add_time(folder / "minutes.json", (time.perf_counter() - began) / 60)
+    return Finished(run, setup, outcome, journal.decisions, minutes)
+
+
+def _add_time(path: Path, minutes: float) -> float:
+    """Note how long this part of the run took; gives the sum of all parts."""
+    parts = [*(json.loads(path.read_text()) if path.exists() else []), round(minutes, 2)]
+    path.write_text(json.dumps(parts) + "\n")
+    return sum(parts)
