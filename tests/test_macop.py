@@ -1,0 +1,368 @@
+"""Macop's boxes against numbers worked out by hand, and a whole small run."""
+
+import copy
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from macop_aht.config import changed
+from macop_aht.learner import checkpoints
+from macop_aht.learner.mixers import Vdn
+from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
+from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.learner.update import Learner, UpdateConfig, q_values
+from macop_aht.methods import macop, presets, terms
+from macop_aht.methods.macop import MacopConfig, Setup, choose_head, compatibility, expands, select
+from macop_aht.methods.runs import MethodRun, train
+from macop_aht.scenarios import SCENARIOS, build
+from tests.test_learner import filled_replay, generator
+
+CPU = torch.device("cpu")
+SMALL = TrainingConfig(envs=4, batch=8, capacity=60, target_every=15, ratio=4)
+CONFIG = MacopConfig(
+    population=2, min_iterations=2, max_iterations=3, stop_threshold=2.0, teammate_steps=1_200, ego_steps=1_200,
+    test_episodes=4, teammates=SMALL, ego=SMALL,
+)  # fmt: skip
+
+
+# --- Terms
+
+
+def test_divergence_by_hand():
+    # Two policies that never agree: each has KL log 2 to the mixture. Equal ones have none.
+    apart = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert float(terms.divergence(apart)) == pytest.approx(np.log(2))
+    assert float(terms.divergence(torch.tensor([[0.3, 0.7], [0.3, 0.7]]))) == pytest.approx(0.0, abs=1e-7)
+    # (3/4, 1/4) and (1/4, 3/4): the mixture is even, KL = 3/4 log(3/2) + 1/4 log(1/2) for both.
+    expected = 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
+    assert float(terms.divergence(torch.tensor([[0.75, 0.25], [0.25, 0.75]]))) == pytest.approx(expected)
+    # Among four, of which three agree: KL = log(4/3) three times and log 4 once, over four.
+    three = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]])
+    assert float(terms.divergence(three)) == pytest.approx((3 * np.log(4 / 3) + np.log(4)) / 4)
+
+
+def test_policies_are_over_what_is_available():
+    policy = terms.policies(torch.tensor([1.0, 5.0, 1.0]), torch.tensor([True, False, True]))
+    torch.testing.assert_close(policy, torch.tensor([0.5, 0.0, 0.5]))
+
+
+def test_diversity_is_the_divergence_in_every_members_own_states():
+    """Against a loop over members, networks and agents; and only a member's own policy has a gradient."""
+    world = build("LBF4", limit=6)
+    replay = filled_replay(world, population=3)
+    learner = Learner(Stack(Shape.of(world), 3, generator()), Vdn(), UpdateConfig())
+    batch = replay.pack(np.tile(np.arange(12), (3, 1)), CPU)
+    loss = terms.diversity(every=1)(learner, batch, q_values(learner.net, batch))
+    for p in range(3):
+        own = replay.pack(np.tile(np.arange(12), (3, 1)), CPU)
+        same = replace(own, obs=own.obs[p : p + 1].expand_as(own.obs), mask=own.mask[p : p + 1].expand_as(own.mask),
+                       last_action=own.last_action[p : p + 1].expand_as(own.last_action))  # fmt: skip
+        jsd = terms.divergence(terms.policies(q_values(learner.net, same), same.mask)).mean(dim=-1)
+        expected = -(jsd * own.real[p]).sum().detach() / own.real[p].sum()
+        assert loss[p].item() == pytest.approx(float(expected), rel=1e-4)
+    (gradient,) = torch.autograd.grad(loss[1], learner.net.heads.head2.bias)
+    assert (gradient[1] != 0).any()
+    assert (gradient[[0, 2]] == 0).all()
+
+
+def test_incompatibility_is_the_loss_of_the_negated_reward():
+    world = build("LBF4", limit=6)
+    replay = filled_replay(world, population=2)
+    learner = Learner(Stack(Shape.of(world), 2, generator()), Vdn(), UpdateConfig())
+    batch = replay.pack(np.tile(np.arange(12), (2, 1)), CPU)
+    term = terms.td_on(replay, 12, [0], "cross", sign=-1.0)  # all twelve episodes, in another order
+    mirrored = replace(batch, reward=-batch.reward)
+    expected = learner.td_loss(mirrored, q_values(learner.net, mirrored))
+    torch.testing.assert_close(term(learner, batch, q_values(learner.net, batch)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_regulariser_by_hand():
+    backbone = Backbone(Shape(4, 3, 2), 1, generator())
+    here = [part.detach().clone() for part in backbone.parameters()]
+    count = sum(part.numel() for part in here)
+    one_off, two_off = [part + 1 for part in here], [part - 2 for part in here]
+    assert terms.distance(backbone, [here], "squared").item() == 0.0
+    # Every weight is 1 or 2 off: squares add up to n and 4n, norms to the roots; then the mean over the snapshots.
+    assert terms.distance(backbone, [one_off, two_off], "squared").item() == pytest.approx(2.5 * count, rel=1e-4)
+    assert terms.distance(backbone, [one_off, two_off], "plain").item() == pytest.approx(1.5 * count**0.5, rel=1e-4)
+    loss = terms.distance(backbone, [here], "plain")
+    loss.backward()
+    assert all(torch.isfinite(part.grad).all() for part in backbone.parameters())
+
+
+def test_agreement_by_hand():
+    """An ego whose two heads always prefer action 1 and action 2, whatever they see."""
+    shape = Shape(obs=2, actions=3, agents=2)
+    ego = Ego(shape, 2, generator())
+    with torch.no_grad():
+        ego.heads.head2.weight.zero_()
+        ego.heads.head2.bias.copy_(torch.tensor([[0.0, 2.0, 1.0], [0.0, 1.0, 2.0]]))
+    mask = torch.ones(4, 1, 3, dtype=torch.bool)
+    action = torch.tensor([[1], [2], [2], [0]])
+    assert terms.agreement(ego, torch.zeros(4, 1, 2), mask, action) == pytest.approx(2 / 4)  # the second head's
+    mask[3, 0, 1:] = False  # where only action 0 is left, both take it
+    assert terms.agreement(ego, torch.zeros(4, 1, 2), mask, action) == pytest.approx(3 / 4)
+
+
+# --- Selection, expansion, stopping, testing
+
+
+def test_selection_by_hand():
+    # Two parents, two offspring. The worst in itself goes (3: 0.2), then the most compatible (0).
+    assert select([1.0, 0.9, 0.8, 0.2], [0.9, 0.5, 0.3, 0.0]) == [1, 2]
+    # Four and four: 2 of 8 go for self-play (1 and 6), then 2 for cross-play (0 and 4).
+    self_play = [1.0, 0.1, 0.9, 0.9, 0.9, 0.9, 0.2, 0.9]
+    cross_play = [0.9, 0.0, 0.2, 0.3, 0.8, 0.4, 0.0, 0.1]
+    assert select(self_play, cross_play) == [2, 3, 5, 7]
+
+
+def test_selection_keeps_the_one_new_group_when_all_are_perfect():
+    # All play 1.0 among themselves, so the first cut must not be by place: the new one, with cross-play 0, is last in line.
+    for new in range(8):
+        cross_play = [1.0] * 8
+        cross_play[new] = 0.0
+        assert new in select([1.0] * 8, cross_play)
+
+
+def test_expansion_by_hand():
+    assert expands(0.0, [], threshold=0.0)  # the first head
+    assert not expands(0.5, [0.5, 0.2], threshold=0.0)
+    assert expands(0.5, [0.5, 0.2], threshold=0.0, rule="reach")  # the paper's rule keeps every tie
+    assert expands(0.6, [0.5, 0.2], threshold=0.15)  # a gain of a fifth
+    assert not expands(0.6, [0.5, 0.2], threshold=0.2 + 1e-9)
+    assert expands(0.1, [0.0], threshold=0.0)  # nothing to divide by
+    assert not expands(0.0, [0.0], threshold=0.0)
+    assert expands(-1.0, [-2.0], threshold=0.5)
+    assert not expands(-3.0, [-2.0], threshold=0.0)
+
+
+def test_compatibility_by_hand():
+    assert compatibility([1.0, 0.5], [0.6, 0.3]) == pytest.approx(0.3 / 0.75)
+    assert compatibility([0.0, 0.0], [0.0, 0.0]) == 1.0  # where nobody can do anything, nobody is incompatible
+
+
+def test_the_best_head_is_chosen_in_exactly_so_many_episodes():
+    returns = {0: iter([0.0, 1.0, 0.0]), 1: iter([1.0, 1.0, 0.0]), 2: iter([0.9, 0.0])}
+    played = []
+
+    def play(head):
+        played.append(head)
+        return next(returns[head])
+
+    best, means = choose_head(play, heads=3, episodes=8)
+    assert played == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert best == 1
+    assert means == pytest.approx([1 / 3, 2 / 3, 0.45])
+    assert choose_head(lambda head: 0.5, heads=3, episodes=1)[0] == 0  # heads never tried are not chosen
+
+
+# --- Phases
+
+
+def setup(scenario="LBF4", config=CONFIG, seed=0):
+    return Setup(build(scenario), config, seed, CPU)
+
+
+@pytest.mark.parametrize("demonstrations", [0.0, 0.2])
+def test_old_heads_and_snapshots_do_not_move(demonstrations):
+    world = build("CN3")
+    ego, mates = Ego(Shape.of(world), 2, generator()), Stack(Shape.of(world), 2, generator(1))
+    snapshots = [[part.detach().clone() for part in ego.backbone.parameters()]]
+    before, kept = copy.deepcopy(ego), copy.deepcopy(snapshots)
+    config = replace(CONFIG, demonstrations=demonstrations)
+    head = macop.learn_to_join(setup("CN3", config), "", ego, snapshots, mates, 1, seed=5)
+    assert all(
+        torch.equal(one, two) for one, two in zip(before.heads.parameters(), ego.heads.parameters(), strict=True)
+    )
+    assert all(torch.equal(one, two) for one, two in zip(kept[0], snapshots[0], strict=True))
+    assert not torch.equal(before.backbone.encoder1.weight, ego.backbone.encoder1.weight)
+    fresh = Heads(ego.shape, 1, torch.Generator().manual_seed(5))
+    assert not torch.equal(fresh.head2.weight, head.head2.weight)
+
+
+def test_a_stiff_regulariser_holds_the_backbone():
+    world = build("LBF4")
+    moved = []
+    for alpha in (0.0, 1e4):
+        ego, mates = Ego(Shape.of(world), 1, generator()), Stack(Shape.of(world), 1, generator(1))
+        snapshots = [[part.detach().clone() for part in ego.backbone.parameters()]]
+        macop.learn_to_join(setup(config=replace(CONFIG, alpha_reg=alpha)), "", ego, snapshots, mates, 0, seed=5)
+        moved.append(float(terms.distance(ego.backbone, snapshots, "squared")))
+    assert moved[1] < 0.2 * moved[0]
+
+
+def test_the_ego_draws_its_heads_for_every_episode():
+    world = build("LBF4", limit=3)
+    ego, mates = Ego(Shape.of(world), 4, generator()), Stack(Shape.of(world), 2, generator(1))
+    source = macop._against_ego(Setup(world, CONFIG, 0, CPU), ego, mates, seed=0)
+    table = source.collector.rollout._tables[0]
+    seen = []
+    for _ in range(300):
+        source.collector.step()
+        seen += table.head.tolist()
+    share = np.bincount(seen, minlength=4) / len(seen)
+    assert share[3] == pytest.approx(0.5 + 0.5 / 4, abs=0.06)  # the newest half the time, any of the four otherwise
+    assert share[:3] == pytest.approx([0.125] * 3, abs=0.05)
+
+
+def test_novelty_pays_what_the_ego_does_not_know():
+    """Rewards enter the replay times 1 - agreement; an ego that would act the same everywhere leaves nothing of them."""
+    world = build("LBF4", limit=6)
+    net = Stack(Shape.of(world), 2, generator())
+    twin, stranger = Ego(Shape.of(world), 0), Ego(Shape.of(world), 3, generator(9))
+    with torch.no_grad():
+        for own, theirs in zip(twin.backbone.parameters(), net.backbone.parameters(), strict=True):
+            own.copy_(theirs[1:])
+    twin.add_head(Stack.gather([(net, 1)]).heads)
+    for ego, left in ((twin, 0.0), (stranger, None)):
+        collector = self_play_source(world, net, SMALL, 0, CPU).collector
+        while not (collector.replay.length[1] > 0).any():
+            collector.step()  # greedy
+        slot = int(collector.replay.length[1].argmax())
+        collector.replay.reward[1, slot] = 1.0
+        terms.pay_for_novelty(collector, ego, world.controllable, CPU)
+        collector.when_over[-1](np.array([True]), np.array([1]), np.array([slot]))
+        taken = slice(collector.replay.length[1, slot])
+        parts = (collector.replay.obs, collector.replay.mask, collector.replay.action)
+        seen = [torch.from_numpy(part[1, slot, taken, :1]) for part in parts]
+        expected = 1.0 - terms.agreement(ego, *seen)
+        assert left is None or expected == left
+        np.testing.assert_allclose(collector.replay.reward[1, slot, taken], expected)
+
+
+# --- Whole runs
+
+
+def files(folder):
+    return {path.name: path for path in sorted((folder / "phases").glob("*.npz"))}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("macop") / "run"
+    run = MethodRun("LBF4", seed=1, config=CONFIG)
+    return run, folder, train(run, folder, device="cpu", say=lambda line: None)
+
+
+def test_a_run_keeps_every_population_every_ego_and_every_decision(finished):
+    run, folder, result = finished
+    assert list(files(folder)) == [
+        "ego-01-0.npz", "ego-01-1.npz", "ego-02-0.npz", "ego-02-1.npz", "ego-03-0.npz", "ego-03-1.npz",
+        "population-00.npz", "population-02.npz", "population-03.npz",
+    ]  # fmt: skip
+    decisions = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+    assert decisions == result.decisions
+    assert [decision["phase"] for decision in decisions[:4]] == [
+        "population-00",
+        "ego-01-0",
+        "ego-01-1",
+        "population-02",
+    ]
+    chosen = decisions[3]
+    assert chosen["groups"] == [chosen["candidates"][k] for k in select(chosen["self_play"], chosen["cross_play"])]
+    arrays, note = checkpoints.read(files(folder)["ego-03-1.npz"])
+    assert note["heads"] == len(arrays.get("snapshots", {})) == result.outcome.ego.n_heads
+    for name, value in weights(result.outcome.ego).items():
+        np.testing.assert_array_equal(arrays["ego"][name], value)
+    assert result.outcome.groups.population == len(result.outcome.names) == len(set(result.outcome.names))
+
+
+def test_it_stops_before_the_ego_learns_once_all_are_compatible(tmp_path):
+    run = MethodRun("LBF4", seed=1, config=replace(CONFIG, stop_threshold=0.0))
+    result = train(run, tmp_path / "run", device="cpu", say=lambda line: None)
+    assert [decision["phase"] for decision in result.decisions][-1] == "population-02"
+    assert "ego-02-0.npz" not in files(tmp_path / "run")
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from tests.test_macop import CONFIG
+from macop_aht.methods.runs import MethodRun, train
+train(MethodRun("LBF4", seed=1, config=CONFIG), Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu")
+"""
+
+
+def test_a_killed_run_ends_in_the_same_weights_and_decisions(finished, tmp_path):
+    _, reference, _ = finished
+    folder, rng = tmp_path / "run", random.Random(4)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    for attempt in range(30):
+        resume = "resume" if (folder / "run.toml").exists() else "begin"
+        process = subprocess.Popen([sys.executable, "-c", COMMAND, str(folder), resume], env=environment,
+                                   stdout=subprocess.DEVNULL)  # fmt: skip
+        before = len(files(folder))
+        if attempt < 3:  # killed some time after a phase or two have ended
+            while process.poll() is None and len(files(folder)) <= before + attempt:
+                time.sleep(0.02)
+            time.sleep(0.3 * rng.random())
+            process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+    assert list(files(folder)) == list(files(reference))
+    for name, path in files(reference).items():
+        theirs, ours = checkpoints.read(path)[0], checkpoints.read(files(folder)[name])[0]
+        flat = checkpoints.flatten(theirs)
+        assert checkpoints.flatten(ours).keys() == flat.keys()
+        for entry, value in checkpoints.flatten(ours).items():
+            np.testing.assert_array_equal(value, flat[entry], err_msg=f"{name} {entry}")
+    for name in ("decisions.jsonl", "metrics.jsonl"):
+        assert (folder / name).read_text() == (reference / name).read_text()
+
+
+def test_a_damaged_phase_is_done_again(finished, tmp_path):
+    run, reference, _ = finished
+    folder = tmp_path / "run"
+    shutil.copytree(reference, folder)
+    last = files(folder)["ego-03-1.npz"]
+    last.write_bytes(last.read_bytes()[:1_000])
+    said = []
+    result = train(run, folder, resume=True, device="cpu", say=said.append)
+    assert any("ego-03-1.npz is damaged" in line for line in said)
+    original = checkpoints.read(files(reference)["ego-03-1.npz"])[0]["ego"]
+    for name, value in weights(result.outcome.ego).items():
+        np.testing.assert_array_equal(value, original[name])
+
+
+# --- Presets
+
+
+@pytest.mark.parametrize("preset", presets.MACOP)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_preset_is_valid_for_every_scenario(preset, scenario):
+    config = presets.macop(preset, scenario)
+    smac = scenario.startswith("SMAC")
+    assert config.population == (2 if smac else 4)
+    assert config.ego.mixer == config.teammates.mixer == ("qmix" if smac else "vdn")
+    assert config.min_iterations <= config.max_iterations
+
+
+def test_the_paper_preset_is_the_papers_table():
+    found = {name: presets.macop("paper", name) for name in SCENARIOS}
+    assert {name: config.teammate_steps for name, config in found.items()} == {
+        **dict.fromkeys(("LBF1", "LBF4", "PP1", "PP2", "CN2", "CN3"), 500_000), "SMAC1": 600_000, "SMAC2": 1_000_000,
+    }  # fmt: skip
+    assert {name: config.ego_steps for name, config in found.items()} == {
+        **dict.fromkeys(("LBF1", "LBF4", "CN2", "CN3"), 125_000), **dict.fromkeys(("PP1", "PP2"), 150_000),
+        "SMAC1": 300_000, "SMAC2": 500_000,
+    }  # fmt: skip
+    for name, config in found.items():
+        assert (config.min_iterations, config.max_iterations) == (3 if name.startswith("SMAC") else 4, 10)
+        assert (config.alpha_div, config.alpha_incom, config.alpha_reg) == (0.1, 0.1, 10.0)
+        assert (config.test_episodes, config.expansion_threshold, config.stop_threshold) == (32, 0.0, 0.5)
+    with pytest.raises(ValueError, match="did you mean 'paper'"):
+        presets.macop("papr", "LBF4")
+    with pytest.raises(ValueError, match="it is a table, such as ego.mixer"):
+        changed(CONFIG, {"ego": 3})
