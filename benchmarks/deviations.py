@@ -31,14 +31,19 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
     arguments = parser.parse_args()
-    jobs = [(scenario, name, seed) for scenario in arguments.scenarios for name in VARIANTS for seed in range(arguments.seeds)]
+    jobs = [
+        (scenario, name, seed)
+        for scenario in arguments.scenarios
+        for name in VARIANTS
+        for seed in range(arguments.seeds)
+    ]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         results = list(pool.map(lambda job: run(job[0], job[2], VARIANTS[job[1]], arguments.work), jobs))
     lines = [
         "# What the deviations do",
         "",
-        f"`python benchmarks/deviations.py --scenarios {' '.join(arguments.scenarios)} --seeds {arguments.seeds}`: greedy self-play "
-        "return of every team, after the paper's number of steps.",
+        f"`python benchmarks/deviations.py --scenarios {' '.join(arguments.scenarios)} --seeds {arguments.seeds}`: "
+        "greedy self-play return of every team, after the paper's number of steps.",
         "",
         "| scenario | variant | mean | every team |",
         "|---|---|---|---|",

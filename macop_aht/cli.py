@@ -77,38 +77,46 @@ def _train(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation import summary
     from macop_aht.learner.device import default_threads
     from macop_aht.methods import presets
-    from macop_aht.methods.runs import MethodRun, configure, train
+    from macop_aht.methods.runs import MethodRun, configure, steps_at_most, train
 
     config = configure(arguments.method, presets.macop(arguments.preset, arguments.scenario))
     config = _apply_settings(config, arguments)
     run = MethodRun(
         arguments.scenario, arguments.method, arguments.seed, arguments.threads or default_threads(), config
     )
-    with _Bar(1) as bar:
-        finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_phase)
+    with _Bar(steps_at_most(config), whole_run=True) as bar:
+        finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)
     summary.write(finished, Path(arguments.out))
 
 
 class _Bar:
-    """The phase, steps, return, steps per second and time left, on one line."""
+    """What is being done, steps, return, steps per second and time left, on a line; for runs in phases, a line for the whole."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, whole_run: bool = False) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        name = TextColumn("{task.description}")
-        columns = name, TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"), BarColumn()
-        figures = TextColumn("return {task.fields[mean]:.2f}"), TextColumn("{task.fields[speed]:,.0f} steps/s")
-        self._progress = Progress(*columns, *figures, TimeRemainingColumn())
-        self._task = self._progress.add_task("", total=steps, mean=0.0, speed=0.0)
+        columns = (
+            TextColumn("{task.description}"),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            BarColumn(20),
+        )
+        self._progress = Progress(*columns, TextColumn("{task.fields[figures]}"), TimeRemainingColumn())
+        self._whole = self._progress.add_task("run, at most", total=steps, figures="", visible=whole_run)
+        self._task = self._progress.add_task("self-play", total=steps, figures="")
 
     def show(self, progress: Any) -> None:
         speed = progress.steps / max(progress.seconds, 1e-9)
-        self._progress.update(self._task, completed=progress.steps, mean=progress.mean_return, speed=speed)
+        figures = f"return {progress.mean_return:.2f}, {speed:,.0f} steps/s"
+        self._progress.update(self._task, completed=progress.steps, figures=figures)
 
-    def show_phase(self, phase: str, progress: Any, steps: int) -> None:
-        if self._progress.tasks[0].description != phase:
-            self._progress.reset(self._task, total=steps, description=phase)
-        self.show(progress)
+    def show_status(self, status: Any) -> None:
+        if self._progress.tasks[-1].description != status.phase:
+            self._progress.reset(self._task, total=status.steps, description=status.phase)
+        self.show(status.progress)
+        heads = "" if status.heads is None else f"{status.heads} heads"
+        compatible = "" if status.compatibility is None else f", C = {status.compatibility:.2f}"
+        done = status.spent + status.progress.steps
+        self._progress.update(self._whole, completed=done, figures=heads + compatible)
 
     def say(self, line: str) -> None:
         self._progress.console.print(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from macop_aht.learner import checkpoints
 from macop_aht.learner.runs import LOG_EVERY, Metrics
@@ -29,6 +29,17 @@ class Kept(Protocol):
 T = TypeVar("T", bound=Kept)
 
 
+class Status(NamedTuple):
+    """Where a run is, for those who watch."""
+
+    phase: str
+    progress: Progress  # of the phase
+    steps: int  # of the phase, in all
+    spent: int  # steps of the phases before
+    heads: int | None  # so far
+    compatibility: float | None  # the latest
+
+
 class Journal:
     """The phases of one run, their decisions as JSON lines, and the metrics of their training."""
 
@@ -36,12 +47,12 @@ class Journal:
         self,
         folder: Path,
         say: Callable[[str], None] = print,
-        show: Callable[[str, Progress, int], None] | None = None,
+        show: Callable[[Status], None] | None = None,
     ) -> None:
         """`say` is told what was decided, `show` how far the phase is that is being trained."""
         self.folder, self._say, self._show = folder, say, show
         self.decisions: list[dict[str, Any]] = []
-        self._logged = 0
+        self._spent, self._phase_steps, self._logged = 0, 0, 0  # steps of earlier phases; steps and lines of this one
         self._metrics: Metrics | None = None
         self._kept_metrics = 0
 
@@ -52,33 +63,43 @@ class Journal:
         if found is None:
             if self._metrics is None:
                 self._metrics = Metrics(self.folder, self._kept_metrics)
-            result, self._logged = work(setup, *arguments), 0
-            checkpoints.write(path, result.arrays(), {**result.note(), "metrics": self._metrics.size})
+            self._phase_steps = self._logged = 0
+            result = work(setup, *arguments)
+            book = {"metrics": self._metrics.size, "steps": self._phase_steps}
+            checkpoints.write(path, result.arrays(), {**result.note(), **book})
+            self._spent += self._phase_steps
         else:
-            result, self._kept_metrics = found
+            result, book = found
+            self._kept_metrics, self._spent = book["metrics"], self._spent + book["steps"]
         self._decide({"phase": name, **result.decision})
         return result
 
     def watch(self, phase: str, progress: Progress, steps: int) -> None:
         """For a training's loop: log now and then, and show."""
-        if progress.steps // LOG_EVERY > self._logged or progress.steps >= steps:
-            self._logged = progress.steps // LOG_EVERY
-            values = {"return": progress.mean_return, "td_loss": progress.td_loss, "updates": progress.updates}
-            if self._metrics:
-                self._metrics.write(progress.steps, values, phase)
-            if self._show:
-                self._show(phase, progress, steps)
+        self._phase_steps = progress.steps
+        if progress.steps // LOG_EVERY == self._logged and progress.steps < steps:
+            return
+        self._logged = progress.steps // LOG_EVERY
+        values = {"return": progress.mean_return, "td_loss": progress.td_loss, "updates": progress.updates}
+        if self._metrics:
+            self._metrics.write(progress.steps, values, phase)
+        if self._show:
+            heads, compatible = self._latest("heads"), self._latest("compatibility")
+            self._show(Status(phase, progress, steps, self._spent, heads, compatible))
+
+    def _latest(self, figure: str) -> Any:
+        return next((decision[figure] for decision in reversed(self.decisions) if figure in decision), None)
 
     def close(self) -> None:
         if self._metrics:
             self._metrics.close()
 
-    def _recall(self, path: Path, kind: Any, setup: Any) -> tuple[Any, int] | None:
+    def _recall(self, path: Path, kind: Any, setup: Any) -> tuple[Any, dict[str, Any]] | None:
         if not path.exists():
             return None
         try:
             arrays, note = checkpoints.read(path)
-            return kind.load(setup, arrays, note), note["metrics"]
+            return kind.load(setup, arrays, note), note
         except checkpoints.DAMAGES as error:
             self._say(f"{path.name} is damaged ({error}); doing this phase again")
             return None

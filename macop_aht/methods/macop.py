@@ -87,13 +87,13 @@ def first_population(setup: Setup) -> Stack:
     seed = setup.phase_seed(0)
     generator = torch.Generator().manual_seed(seed)
     population = Stack(Shape.of(setup.world), setup.config.population, generator).to(setup.device)
-    return _train_teammates(setup, "population 0", population, seed, ego=None)
+    return _train_teammates(setup, "first population", population, seed, ego=None)
 
 
 def mutate(setup: Setup, iteration: int, ego: Ego, parents: Stack) -> Stack:
     """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is."""
     seed = setup.phase_seed(iteration, 0)
-    return _train_teammates(setup, f"mutation {iteration}", copy.deepcopy(parents), seed, ego)
+    return _train_teammates(setup, f"iteration {iteration}: mutation", copy.deepcopy(parents), seed, ego)
 
 
 def _train_teammates(setup: Setup, phase: str, net: Stack, seed: int, ego: Ego | None) -> Stack:
@@ -155,26 +155,24 @@ def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> fl
 
 
 def learn_to_join(
-    setup: Setup, phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], mates: Stack, k: int, seed: int
+    setup: Setup, phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], group: Stack, seed: int
 ) -> Heads:
-    """A fresh head for group k of `mates`, trained with the backbone by L_com + alpha_reg L_reg (Eq. 9). Old heads stay."""
+    """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 9). Old heads stay as they are."""
     world, config, training = setup.world, setup.config, setup.config.ego
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
     net = Stack.of(ego.shape, ego.backbone, head)
     own = range(world.controllable)
     replay = Replay(world, 1, training.capacity, training.mixer == "qmix", own)
-    pairs = np.tile([0, k], (training.envs, 1))
-    joint = Collector(
-        world, Seating.cross_play(net, mates, pairs, 1, world.controllable), pairs[:, 0], replay, seed, setup.device
-    )
+    member = np.zeros(training.envs, dtype=np.int64)
+    together = Seating.cross_play(net, group, np.zeros((1, 2), dtype=np.int64), training.envs, world.controllable)
+    joint = Collector(world, together, member, replay, seed, setup.device)
     sources, losses = [Source(joint, explorers=own)], {}
     if config.ego_self_play:
         sources.append(self_play_source(world, net, training, seed + 1, setup.device))
         with_itself = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "self")
         losses["self_play"] = (config.ego_self_play, with_itself)
     if config.demonstrations:
-        shown = Seating.teams(mates, pairs[:, 1])
-        demonstrator = Collector(world, shown, pairs[:, 0], replay, seed + 2, setup.device)
+        demonstrator = Collector(world, Seating.teams(group, member), member, replay, seed + 2, setup.device)
         share = config.demonstrations / (1 - config.demonstrations)
         sources.append(Source(demonstrator, share, explorers=()))
     if config.alpha_reg and snapshots:
@@ -331,10 +329,9 @@ def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Po
 def _continual_learning(setup: Setup, iteration: int, k: int, before: Learned, population: Population) -> Learned:
     """The box of that name: a fresh head is trained with group k, and kept if it is better than every old one."""
     config, seed = setup.config, setup.phase_seed(iteration, 2 + k)
-    ego, name = copy.deepcopy(before.ego), population.names[k]
-    head = learn_to_join(setup, f"ego {iteration} with {name}", ego, before.snapshots, population.net, k, seed)
-    ego.add_head(head)
-    *old, new = head_returns(setup, ego, Stack.gather([(population.net, k)]), seed)[:, 0].tolist()
+    ego, name, group = copy.deepcopy(before.ego), population.names[k], Stack.gather([(population.net, k)])
+    ego.add_head(learn_to_join(setup, f"iteration {iteration}: ego with {name}", ego, before.snapshots, group, seed))
+    *old, new = head_returns(setup, ego, group, seed)[:, 0].tolist()
     kept, snapshots = expands(new, old, config.expansion_threshold, config.expansion_rule), list(before.snapshots)
     if kept:
         snapshots.append([part.detach().clone() for part in ego.backbone.parameters()])

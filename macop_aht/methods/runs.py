@@ -14,9 +14,8 @@ import torch
 from macop_aht.config import changed, from_toml
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.runs import open_folder
-from macop_aht.learner.training import Progress
 from macop_aht.methods import macop
-from macop_aht.methods.journal import Journal
+from macop_aht.methods.journal import Journal, Status
 from macop_aht.methods.macop import MacopConfig, Outcome, Setup
 from macop_aht.scenarios import build
 
@@ -56,6 +55,11 @@ def configure(method: str, config: MacopConfig) -> MacopConfig:
     return changed(config, METHODS[method])
 
 
+def steps_at_most(config: MacopConfig) -> int:
+    """Environment steps of a run that stops at its last iteration only."""
+    return config.max_iterations * (config.teammate_steps + config.population * config.ego_steps)
+
+
 def read_run(folder: Path) -> MethodRun:
     """The run that a folder holds."""
     stored = folder / "run.toml"
@@ -70,7 +74,7 @@ def train(
     resume: bool = False,
     device: str = "auto",
     say: Callable[[str], None] = print,
-    show: Callable[[str, Progress, int], None] | None = None,
+    show: Callable[[Status], None] | None = None,
 ) -> Finished:
     """Train, or go on training, to the end."""
     place, world = choose_device(device), build(run.scenario)
