@@ -199,7 +199,7 @@ def test_a_stiff_regulariser_holds_the_backbone():
         ego, mates = Ego(Shape.of(world), 1, generator()), Stack(Shape.of(world), 1, generator(1))
         snapshots = [[part.detach().clone() for part in ego.backbone.parameters()]]
         macop.learn_to_join(setup(config=replace(CONFIG, alpha_reg=alpha)), "", ego, snapshots, mates, seed=5)
-        moved.append(float(terms.distance(ego.backbone, snapshots, "squared")))
+        moved.append(terms.distance(ego.backbone, snapshots, "squared").item())
     assert moved[1] < 0.2 * moved[0]
 
 

@@ -21,7 +21,7 @@ class TrainingConfig:
 
     mixer: MixerName = setting("vdn", "how the agents' values become the team's")
     ratio: float = setting(2.0, "episodes that a network collects from its first source per update of it")
-    envs: int = setting(8, "environments per network and source, in lockstep")
+    envs: int = setting(32, "environments per network and source, in lockstep")
     batch: int = setting(32, "episodes per network and update")
     capacity: int = setting(5_000, "episodes that the replay of a network holds")
     target_every: int = setting(200, "episodes per network between copies of the target network")

@@ -207,6 +207,13 @@ def head_returns(setup: Setup, ego: Ego, mates: Stack, seed: int) -> np.ndarray:
     return returns.reshape(ego.n_heads, mates.population, episodes).mean(axis=2)
 
 
+def best_response(setup: Setup, group: Stack, seed: int) -> float:
+    """What a fresh ego gets with a group after learning with it alone, as long as the ego learns with a group."""
+    ego = Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(seed)).to(setup.device)
+    ego.add_head(learn_to_join(setup, "best response", ego, [], group, seed))
+    return float(head_returns(setup, ego, group, seed)[0, 0])
+
+
 def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tuple[int, list[float]]:
     """The paper's testing phase: exactly so many episodes in turn over the heads; the best mean return wins."""
     returns: list[list[float]] = [[] for _ in range(heads)]

@@ -12,7 +12,9 @@ from typing import Any, Literal
 import torch
 
 from macop_aht.config import changed, from_toml
+from macop_aht.learner import checkpoints
 from macop_aht.learner.device import choose_device
+from macop_aht.learner.networks import Stack
 from macop_aht.learner.runs import open_folder
 from macop_aht.methods import macop
 from macop_aht.methods.journal import Journal, Status
@@ -68,6 +70,20 @@ def read_run(folder: Path) -> MethodRun:
     return from_toml(MethodRun, stored.read_text())
 
 
+def setup_of(run: MethodRun, device: str = "auto") -> Setup:
+    """What the phases of a run are given."""
+    return Setup(build(run.scenario), run.config, run.seed, choose_device(device))
+
+
+def groups_of(folder: Path, setup: Setup) -> dict[str, Stack]:
+    """Every group that a run has generated and kept so far, by name."""
+    found: dict[str, Stack] = {}
+    for path in sorted((folder / "phases").glob("population-*.npz")):
+        population = macop.Population.load(setup, *checkpoints.read(path))
+        found |= {name: Stack.gather([(population.net, k)]) for k, name in enumerate(population.names)}
+    return found
+
+
 def train(
     run: MethodRun,
     folder: Path,
@@ -77,12 +93,12 @@ def train(
     show: Callable[[Status], None] | None = None,
 ) -> Finished:
     """Train, or go on training, to the end."""
-    place, world = choose_device(device), build(run.scenario)
+    setup = setup_of(run, device)
     open_folder(folder, run, resume)
     torch.set_num_threads(run.threads)
-    say(f"device {place}, {run.threads} thread{'s' if run.threads > 1 else ''}")
+    say(f"device {setup.device}, {run.threads} thread{'s' if run.threads > 1 else ''}")
     journal = Journal(folder, say, show)
-    setup = Setup(world, run.config, run.seed, place, journal.watch)
+    setup = setup._replace(watch=journal.watch)
     began = time.perf_counter()
     try:
         outcome = macop.train(setup, journal)

@@ -1,0 +1,149 @@
+"""Whole runs of Macop and Macop+: coverage, heads, best-head return, minutes, and how many groups sabotage.
+
+    python benchmarks/macop.py [--scenarios LBF4 PP1] [--methods macop macop+] [--seeds 3] [--preset paper] [--parallel 2]
+
+Runs can be resumed; each has one thread. Writes a table, the runs' own summaries and figures, and every run's figures as JSON
+lines. A group sabotages if a fresh ego, trained with it alone for as many steps as the ego has for a group, stays under half of
+its self-play return; only groups with which the ego itself did not get that far can be of that kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+WORK = Path(tempfile.gettempdir()) / "macop-runs"
+RESULTS = Path(__file__).parent / "results" / "macop"
+KINDS = {  # how many different deeds a scenario has; 0: there is no such number
+    "LBF1": 2, "LBF4": 4, "PP1": 3, "PP2": 5, "CN2": 2, "CN3": 6, "SMAC1": 2, "SMAC2": 0,
+}  # fmt: skip
+
+
+def run(scenario: str, method: str, seed: int, preset: str, work: Path) -> dict[str, Any]:
+    """Train, or finish training, one run in a process of its own; gives its figures."""
+    folder = work / f"{scenario}-{method}-{seed}-{preset}"
+    command = [sys.executable, "-m", "macop_aht", "train", scenario, "--method", method, "--preset", preset]
+    command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder)]
+    if not (folder / "summary.json").exists():
+        resume = ["--resume"] if (folder / "run.toml").exists() else []
+        subprocess.run(command + resume, check=True, stdout=subprocess.DEVNULL)
+    figures = json.loads((folder / "summary.json").read_text())
+    if "sabotage" not in figures:
+        figures["sabotage"] = sabotage(folder, figures)
+        (folder / "summary.json").write_text(json.dumps(figures, indent=1) + "\n")
+    best = statistics.mean(figures["best_head"])
+    print(
+        f"{scenario} {method} seed {seed}: best head {best:.2f}, {figures['heads']} heads, {figures['minutes']} min",
+        flush=True,
+    )
+    return figures
+
+
+def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
+    """The groups that no fresh best response gets to half of their self-play with, and what it gets."""
+    suspects = [
+        name
+        for name, own, best in zip(figures["groups"], figures["self_play"], figures["best_head"], strict=True)
+        if own > 0 and best < 0.5 * own
+    ]
+    if not suspects:
+        return {}
+    import torch
+
+    from macop_aht.methods.macop import best_response
+    from macop_aht.methods.runs import groups_of, read_run, setup_of
+
+    torch.set_num_threads(1)
+    setup = setup_of(read_run(folder), "cpu")
+    groups = groups_of(folder, setup)
+    found = {}
+    for name in suspects:
+        response = best_response(setup, groups[name], setup.phase_seed(2_000, figures["groups"].index(name)))
+        if response < 0.5 * figures["self_play"][figures["groups"].index(name)]:
+            found[name] = response
+    return found
+
+
+def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
+    coverage = [len({deed for deed in figures["deeds"] if deed}) for figures in results]
+    kinds = f" of {KINDS[scenario]}" if KINDS[scenario] else ""
+    cells = [
+        scenario,
+        method,
+        ", ".join(str(count) for count in coverage) + kinds,
+        ", ".join(str(figures["iterations"]) for figures in results),
+        ", ".join(str(len(figures["groups"])) for figures in results),
+        ", ".join(str(figures["heads"]) for figures in results),
+        ", ".join(f"{statistics.mean(figures['best_head']):.2f}" for figures in results),
+        ", ".join(f"{statistics.mean(_honest(figures)):.2f}" for figures in results),
+        ", ".join(str(len(figures["sabotage"])) for figures in results),
+        ", ".join(f"{figures['minutes']:.0f}" for figures in results),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _honest(figures: dict[str, Any]) -> list[float]:
+    """Best-head returns with the groups that do not sabotage."""
+    return [
+        best
+        for name, best in zip(figures["groups"], figures["best_head"], strict=True)
+        if name not in figures["sabotage"]
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", nargs="+", choices=list(KINDS), default=["LBF4", "PP1"])
+    parser.add_argument("--methods", nargs="+", default=["macop", "macop+"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--out", type=Path, default=RESULTS / "macop.md")
+    arguments = parser.parse_args()
+    jobs = [
+        (scenario, method, seed)
+        for seed in range(arguments.seeds)
+        for scenario in arguments.scenarios
+        for method in arguments.methods
+    ]
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        results = list(pool.map(lambda job: run(job[0], job[1], job[2], arguments.preset, arguments.work), jobs))
+    lines = [
+        "# Macop, end to end",
+        "",
+        f"`python benchmarks/macop.py --scenarios {' '.join(arguments.scenarios)} --methods {' '.join(arguments.methods)} "
+        f"--seeds {arguments.seeds} --preset {arguments.preset}`, one thread for each run. A figure per seed.",
+        "",
+        "| scenario | method | deeds | iterations | groups | heads | best head | without saboteurs | saboteurs | minutes |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    for scenario in arguments.scenarios:
+        for method in arguments.methods:
+            own = [figures for job, figures in zip(jobs, results, strict=True) if job[:2] == (scenario, method)]
+            lines.append(row(scenario, method, own))
+            for figures in own:
+                source = arguments.work / f"{scenario}-{method}-{figures['seed']}-{arguments.preset}"
+                for name in ("summary.md", "process.png", "crossplay.png", "ways.png"):
+                    target = arguments.out.parent / f"{scenario}-{method}-{figures['seed']}-{name}"
+                    if (source / name).exists() and (figures["seed"] == 0 or name == "summary.md"):
+                        shutil.copy(source / name, target)
+    text = "\n".join(lines) + "\n"
+    arguments.out.write_text(text)
+    with open(arguments.out.with_suffix(".jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(figures) + "\n" for figures in results)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
