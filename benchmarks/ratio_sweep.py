@@ -15,6 +15,13 @@ from pathlib import Path
 
 from selfplay import TASKS, WORK, run, speed
 
+from macop_aht.methods import presets
+
+
+def options(scenario: str, ratio: float) -> list[str]:
+    """None where that is the recommended ratio: the same run as in selfplay.py."""
+    return [] if ratio == presets.training(scenario).ratio else ["--ratio", f"{ratio:g}"]
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -32,7 +39,7 @@ def main() -> int:
         for seed in range(arguments.seeds)
     ]
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        results = list(pool.map(lambda job: run(job[0], job[2], ["--ratio", f"{job[1]:g}"], arguments.work), jobs))
+        results = list(pool.map(lambda job: run(job[0], job[2], options(job[0], job[1]), arguments.work), jobs))
     lines = [
         "# Episodes per update",
         "",
