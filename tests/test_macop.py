@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 SMALL = TrainingConfig(envs=4, batch=8, capacity=60, target_every=15, ratio=4)
 CONFIG = MacopConfig(
     population=2, min_iterations=2, max_iterations=3, stop_threshold=2.0, teammate_steps=1_200, ego_steps=1_200,
-    test_episodes=4, teammates=SMALL, ego=SMALL,
+    test_episodes=4, teammates=SMALL, mutation=SMALL, ego=SMALL,
 )  # fmt: skip
 
 

@@ -58,7 +58,8 @@ class MacopConfig:
         "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
     )
     regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
-    teammates: TrainingConfig = field(default_factory=TrainingConfig)
+    teammates: TrainingConfig = field(default_factory=TrainingConfig)  # the first population
+    mutation: TrainingConfig = field(default_factory=TrainingConfig)
     ego: TrainingConfig = field(default_factory=TrainingConfig)
 
 
@@ -87,17 +88,20 @@ def first_population(setup: Setup) -> Stack:
     seed = setup.phase_seed(0)
     generator = torch.Generator().manual_seed(seed)
     population = Stack(Shape.of(setup.world), setup.config.population, generator).to(setup.device)
-    return _train_teammates(setup, "first population", population, seed, ego=None)
+    return _train_teammates(setup, "first population", setup.config.teammates, population, seed, ego=None)
 
 
 def mutate(setup: Setup, iteration: int, ego: Ego, parents: Stack) -> Stack:
     """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is."""
     seed = setup.phase_seed(iteration, 0)
-    return _train_teammates(setup, f"iteration {iteration}: mutation", copy.deepcopy(parents), seed, ego)
+    phase = f"iteration {iteration}: mutation"
+    return _train_teammates(setup, phase, setup.config.mutation, copy.deepcopy(parents), seed, ego)
 
 
-def _train_teammates(setup: Setup, phase: str, net: Stack, seed: int, ego: Ego | None) -> Stack:
-    world, config, training = setup.world, setup.config, setup.config.teammates
+def _train_teammates(
+    setup: Setup, phase: str, training: TrainingConfig, net: Stack, seed: int, ego: Ego | None
+) -> Stack:
+    world, config = setup.world, setup.config
     sources = [self_play_source(world, net, training, seed, setup.device)]
     losses: dict[str, tuple[float, Term]] = {}
     if config.alpha_div:
@@ -115,7 +119,7 @@ def _train_teammates(setup: Setup, phase: str, net: Stack, seed: int, ego: Ego |
 
 def _against_ego(setup: Setup, ego: Ego, net: Stack, seed: int) -> Source:
     """Cross-play of every group with the ego, which draws a head for every episode; the groups' seats are kept."""
-    world, training, rng = setup.world, setup.config.teammates, np.random.default_rng(seed)
+    world, training, rng = setup.world, setup.config.mutation, np.random.default_rng(seed)
     mates = range(world.controllable, world.n_agents)
     replay = Replay(world, net.population, training.capacity, training.mixer == "qmix", mates)
     member = np.repeat(np.arange(net.population), training.envs)

@@ -25,7 +25,6 @@ def table(name: str, scenario: str) -> dict[str, Any]:
         raise ConfigError(f"{name}.toml has tables {sorted(strangers)}; allowed are all and the scenarios' names")
     return values.get("all", {}) | values.get(scenario, {})
 
-
 def training(scenario: str) -> TrainingConfig:
     """How networks are trained in a scenario."""
     return changed(TrainingConfig(), table("training", scenario))
@@ -36,4 +35,4 @@ def macop(preset: str, scenario: str) -> MacopConfig:
     if preset not in MACOP:
         raise ValueError(f"unknown preset {preset!r}; {hint(preset, MACOP)}")
     networks = training(scenario)
-    return changed(MacopConfig(teammates=networks, ego=networks), table(preset, scenario))
+    return changed(MacopConfig(teammates=networks, mutation=networks, ego=networks), table(preset, scenario))
