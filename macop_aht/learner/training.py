@@ -27,9 +27,7 @@ class TrainingConfig:
     target_every: int = setting(200, "episodes per network between copies of the target network")
     epsilon_start: float = setting(1.0, "chance of a random action at first")
     epsilon_end: float = setting(0.05, "chance of a random action in the end")
-    epsilon_steps: int = setting(
-        50_000, "steps of all networks together from the one to the other, after the first reward"
-    )
+    epsilon_steps: int = setting(50_000, "steps of a network from the one to the other, after its first reward")
     persistence: float = setting(0.9, "chance that a random action is the last one again (deviation 4)")
     together: float = setting(0.5, "chance that a team explores as one (deviation 4)")
     update: UpdateConfig = field(default_factory=UpdateConfig)
@@ -59,7 +57,7 @@ class Progress:
 
 
 def epsilon_at(config: TrainingConfig, steps: np.ndarray) -> np.ndarray:
-    """Linear from start to end; `steps` of all networks together since a network's first reward: (P,) -> (P,)."""
+    """Linear from start to end; `steps` of a network since its first reward: (P,) -> (P,)."""
     done = np.clip(steps / config.epsilon_steps, 0.0, 1.0)
     return config.epsilon_start + done * (config.epsilon_end - config.epsilon_start)
 
@@ -110,7 +108,8 @@ class Training:
 
     def _exploration(self, source: Source) -> Exploration | None:
         config, now, collector = self.config, self.progress.steps, source.collector
-        epsilon = epsilon_at(config, now - np.where(self._rewarded < 0, now, self._rewarded))[collector.member, None]
+        since = (now - np.where(self._rewarded < 0, now, self._rewarded)) / self.learner.net.population
+        epsilon = epsilon_at(config, since)[collector.member, None]
         if source.explorers is not None:
             if not source.explorers:
                 return None

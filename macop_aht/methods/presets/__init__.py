@@ -25,6 +25,7 @@ def table(name: str, scenario: str) -> dict[str, Any]:
         raise ConfigError(f"{name}.toml has tables {sorted(strangers)}; allowed are all and the scenarios' names")
     return values.get("all", {}) | values.get(scenario, {})
 
+
 def training(scenario: str) -> TrainingConfig:
     """How networks are trained in a scenario."""
     return changed(TrainingConfig(), table("training", scenario))
