@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-slow lint format bench setup clean
 
 demo: $(READY)
-	$(BIN)/macop demo --gif demo.gif
+	$(BIN)/macop demo --gif demo.gif --train
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

@@ -48,9 +48,15 @@ def _gif(text: str) -> str:
 
 
 def _demo(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
     from macop_aht import demo
 
     demo.main(arguments.gif, arguments.episodes)
+    if arguments.train:
+        with TemporaryDirectory() as folder:
+            demo.learn(Path(folder) / "run")
 
 
 def _selfplay(arguments: argparse.Namespace) -> None:
@@ -188,6 +194,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="play every scenario with a scripted pair and with a random ego")
     demo.add_argument("--gif", type=_gif, default="demo.gif", help="where to write the film (default: %(default)s)")
     demo.add_argument("--episodes", type=_positive, default=256, help="per pairing (default: %(default)s)")
+    demo.add_argument("--train", action="store_true", help="also train an ego on LBF4, in two or three minutes")
     demo.set_defaults(run=_demo)
     selfplay = commands.add_parser("selfplay", help="train teams by self-play")
     _add_run_options(selfplay)

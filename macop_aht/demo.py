@@ -90,6 +90,34 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
     return len(pictures)
 
 
+def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int = 0) -> None:
+    """Train an ego by Macop+ in that folder, and a team by self-play beside it; print how both do with every group."""
+    from macop_aht.evaluation.behaviour import watch_self_play
+    from macop_aht.learner.device import default_threads
+    from macop_aht.learner.networks import Stack
+    from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
+    from macop_aht.methods import presets
+    from macop_aht.methods.macop import cross_returns, meta_test
+    from macop_aht.methods.runs import MethodRun, configure, train
+
+    config = configure("macop+", presets.macop(preset, scenario))
+    finished = train(MethodRun(scenario, "macop+", seed, default_threads(), config), folder)
+    setup, ego, groups = finished.setup, finished.outcome.ego, finished.outcome.groups
+    steps = config.teammate_steps // config.population
+    alone = self_play_training(setup.world, SelfPlayConfig(1, steps, config.teammates), seed, setup.device)
+    alone.run()
+    ours, theirs = (cross_returns(setup, net, groups, setup.phase_seed(1_001)) for net in (ego, alone.learner.net))
+    behaviours = watch_self_play(setup.world, groups, 32, setup.phase_seed(1_000), setup.device)
+    print(f"\n{'group':8}{'what it does':16}{'self-play':>10}{'our ego':>10}{'an agent of self-play':>24}")
+    for k, (name, behaviour) in enumerate(zip(finished.outcome.names, behaviours, strict=True)):
+        head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
+        figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
+        print(f"{name:8}{behaviour.habit:16}{figures}")
+    print(
+        f"\nmean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} test episodes with each group"
+    )
+
+
 def main(gif: str | Path, episodes: int = 256) -> None:
     """Print the table and write the film."""
     print(f"{'scenario':10}{'scripted teammate':20}{'with its like':>14}{'with a random ego':>20}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.behaviour import Behaviour, watch_self_play
-from macop_aht.methods.macop import head_returns
+from macop_aht.methods.macop import cross_returns
 from macop_aht.methods.runs import Finished
 
 EPISODES = 100  # of self-play, behind every deed
@@ -21,7 +21,7 @@ def write(finished: Finished, folder: Path, say: Callable[[str], None] = print) 
     """summary.md, summary.json, crossplay.csv, and the figures where matplotlib is installed."""
     setup, outcome = finished.setup, finished.outcome
     behaviours = watch_self_play(setup.world, outcome.groups, EPISODES, setup.phase_seed(1_000), setup.device)
-    matrix = head_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001))
+    matrix = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001))
     text = table(finished, behaviours, matrix)
     (folder / "summary.md").write_text(text, encoding="utf-8")
     (folder / "summary.json").write_text(json.dumps(figures(finished, behaviours, matrix), indent=1) + "\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -202,20 +203,20 @@ def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["a
 # --- What figures are measured by
 
 
-def head_returns(setup: Setup, ego: Ego, mates: Stack, seed: int) -> np.ndarray:
-    """The greedy return of every head with every group: (K,P)."""
-    episodes = setup.config.test_episodes
-    pairs = np.array([(head, k) for head in range(ego.n_heads) for k in range(mates.population)])
-    seating = Seating.cross_play(ego, mates, pairs, episodes, setup.world.controllable)
+def cross_returns(setup: Setup, egos: Ego | Stack, groups: Stack, seed: int) -> np.ndarray:
+    """The greedy return of every head of an ego, or every member of a stack, in the ego's seats with every group: (K,P)."""
+    episodes, members = setup.config.test_episodes, egos.heads.population
+    pairs = np.array([(ego, group) for ego in range(members) for group in range(groups.population)])
+    seating = Seating.cross_play(egos, groups, pairs, episodes, setup.world.controllable)
     returns = greedy_returns(setup.world, seating, 1, seed, setup.device)
-    return returns.reshape(ego.n_heads, mates.population, episodes).mean(axis=2)
+    return returns.reshape(members, groups.population, episodes).mean(axis=2)
 
 
 def best_response(setup: Setup, group: Stack, seed: int) -> float:
     """What a fresh ego gets with a group after learning with it alone, as long as the ego learns with a group."""
     ego = Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(seed)).to(setup.device)
     ego.add_head(learn_to_join(setup, "best response", ego, [], group, seed))
-    return float(head_returns(setup, ego, group, seed)[0, 0])
+    return float(cross_returns(setup, ego, group, seed)[0, 0])
 
 
 def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tuple[int, list[float]]:
@@ -225,6 +226,17 @@ def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tupl
         returns[episode % heads].append(play(episode % heads))
     means = [float(np.mean(own)) if own else -np.inf for own in returns]
     return int(np.argmax(means)), means
+
+
+def meta_test(setup: Setup, ego: Ego, group: Stack, seed: int, episodes: int | None = None) -> int:
+    """The head that the testing phase chooses for a group; without `episodes`, 4 per head."""
+    n_meta, seeds = 4 * ego.n_heads if episodes is None else episodes, count(seed)
+
+    def play(head: int) -> float:
+        seating = Seating.cross_play(ego, group, np.array([[head, 0]]), 1, setup.world.controllable)
+        return float(greedy_returns(setup.world, seating, 1, next(seeds), setup.device)[0, 0])
+
+    return choose_head(play, ego.n_heads, n_meta)[0]
 
 
 # --- Algorithm 1
@@ -325,7 +337,7 @@ def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Po
     ]
     both, seed = Stack.gather(nets), setup.phase_seed(iteration, 1)
     self_play = self_play_returns(setup.world, both, setup.config.test_episodes, seed, setup.device).tolist()
-    cross_play = head_returns(setup, learned.ego, both, seed).max(axis=0).tolist()
+    cross_play = cross_returns(setup, learned.ego, both, seed).max(axis=0).tolist()
     chosen = select(self_play, cross_play)
     decision = {
         "candidates": names,
@@ -342,7 +354,7 @@ def _continual_learning(setup: Setup, iteration: int, k: int, before: Learned, p
     config, seed = setup.config, setup.phase_seed(iteration, 2 + k)
     ego, name, group = copy.deepcopy(before.ego), population.names[k], Stack.gather([(population.net, k)])
     ego.add_head(learn_to_join(setup, f"iteration {iteration}: ego with {name}", ego, before.snapshots, group, seed))
-    *old, new = head_returns(setup, ego, group, seed)[:, 0].tolist()
+    *old, new = cross_returns(setup, ego, group, seed)[:, 0].tolist()
     kept, snapshots = expands(new, old, config.expansion_threshold, config.expansion_rule), list(before.snapshots)
     if kept:
         snapshots.append([part.detach().clone() for part in ego.backbone.parameters()])
