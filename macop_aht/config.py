@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from macop_aht.scenarios.spec import hint
 
@@ -108,7 +108,12 @@ def as_tree(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any, wanted: Any) -> Any:
-    choices = getattr(wanted, "__args__", None)  # of a Literal
+    if get_origin(wanted) is list:
+        (inner,) = get_args(wanted)
+        if not isinstance(value, list):
+            raise ConfigError(f"{name} is {value!r}; it must be a list")
+        return [_checked(f"{name}[{k}]", entry, inner) for k, entry in enumerate(value)]
+    choices = get_args(wanted)  # of a Literal
     if choices:
         if value not in choices:
             raise ConfigError(f"{name} is {value!r}; {hint(str(value), [str(choice) for choice in choices])}")

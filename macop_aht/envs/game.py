@@ -33,7 +33,8 @@ class Game:
     ) -> None:
         self.world: World = build_with(scenario, changes, also=ARGUMENTS)
         self.batch = Batch(self.world, size)
-        self.population = Population(resolve(teammate, self.world), self.batch, episodes_per_teammate)
+        name = scenario if isinstance(scenario, str) else getattr(scenario, "name", "")
+        self.population = Population(resolve(teammate, self.world, name), self.batch, episodes_per_teammate)
         self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
         self.observation_space, self.action_space = _spaces(self.world)
 

@@ -2,7 +2,7 @@
 
 A spec is a policy, a callable `(obs, mask) -> action`, a model with `predict`, the path of an `.onnx` file, a string, or
 a list of specs, which is a population. Strings: `random`; `scripted`, all of the scenario's scripts;
-`scripted:corner-ne`, one of them. Habits follow a `+`: `scripted:corner-ne+noisy=0.1+idle=3`,
+`scripted:corner-ne`, one of them; `zoo:macop/3`, `zoo:test` or `zoo:all`, of the zoo's groups. Habits follow a `+`: `scripted:corner-ne+noisy=0.1+idle=3`,
 `random+switch=10,scripted:nearest`. Habits of a population are given to each of its members.
 """
 
@@ -41,31 +41,31 @@ HABITS = {
 }
 
 
-def resolve(spec: Any, world: World) -> list[Policy]:
-    """The population that a spec stands for: a list of at least one policy."""
+def resolve(spec: Any, world: World, scenario: str = "") -> list[Policy]:
+    """The population that a spec stands for: a list of at least one policy. The zoo's are those of the scenario of that name."""
     if isinstance(spec, str):
-        return _from_string(spec, world)
+        return _from_string(spec, world, scenario)
     if isinstance(spec, PathLike):
         return [OnnxPolicy(str(spec), world)]
     if isinstance(spec, (list, tuple)):
         if not spec:
             raise ValueError("the list of teammates is empty; give at least one")
-        return [policy for part in spec for policy in resolve(part, world)]
+        return [policy for part in spec for policy in resolve(part, world, scenario)]
     return [as_policy(spec)]
 
 
-def _from_string(text: str, world: World) -> list[Policy]:
+def _from_string(text: str, world: World, scenario: str) -> list[Policy]:
     file = text.rfind(".onnx") + len(".onnx") if ".onnx" in text else 0  # a path may hold a plus
     head, *habits = text[file:].split("+")
     head = text[:file] + head
-    population = _named(head, world)
+    population = _named(head, world, scenario)
     for position, habit in enumerate(habits):
         name, _, value = habit.partition("=")
         if name not in HABITS:
             raise ValueError(f"unknown habit {habit!r} in teammate {text!r}; {hint(name, HABITS)}")
         if name == "switch":  # everything behind the comma is the other teammate, with its habits
             rest = "+".join([value, *habits[position + 1 :]])
-            return [_switching(text, policy, rest, world) for policy in population]
+            return [_switching(text, policy, rest, world, scenario) for policy in population]
         try:
             amount = float(value)
         except ValueError:
@@ -74,7 +74,7 @@ def _from_string(text: str, world: World) -> list[Policy]:
     return population
 
 
-def _named(head: str, world: World) -> list[Policy]:
+def _named(head: str, world: World, scenario: str) -> list[Policy]:
     kind, _, name = head.partition(":")
     if head.endswith(".onnx"):
         return [OnnxPolicy(head, world)]
@@ -88,8 +88,12 @@ def _named(head: str, world: World) -> list[Policy]:
             raise ValueError(f"unknown scripted teammate {name!r}; {hint(name, by_name)}")
         return [by_name[name]]
     if kind == "zoo":
-        raise ValueError(f"{head!r}: no zoo is installed; allowed are random, scripted, scripted:NAME and FILE.onnx")
-    allowed = ["random", "scripted", *(f"scripted:{script}" for script in world.scripts), "FILE.onnx"]
+        from macop_aht import zoo  # which knows of teammates
+
+        if not scenario:
+            raise ValueError(f"{head!r} needs a scenario with a name; make the environment by its id")
+        return list(zoo.policies(name, scenario))
+    allowed = ["random", "scripted", *(f"scripted:{script}" for script in world.scripts), "zoo:NAME", "FILE.onnx"]
     raise ValueError(f"unknown teammate {head!r}; {hint(head, allowed)}")
 
 
@@ -103,11 +107,11 @@ def _with_habit(policy: Policy, name: str, amount: float, world: World) -> Polic
     return Delayed(policy, amount, world)
 
 
-def _switching(text: str, policy: Policy, rest: str, world: World) -> Policy:
+def _switching(text: str, policy: Policy, rest: str, world: World, scenario: str) -> Policy:
     steps, comma, other = rest.partition(",")
     if not comma or not steps.isdigit():
         raise ValueError(f"cannot read the switch in teammate {text!r}; write {HABITS['switch']}")
-    then = _from_string(other, world)
+    then = _from_string(other, world, scenario)
     if len(then) != 1:
         raise ValueError(f"{other!r} in teammate {text!r} is a population; switch to a single teammate")
     return Switching(policy, then[0], int(steps))

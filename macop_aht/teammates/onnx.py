@@ -21,16 +21,16 @@ CONTRACT = (
 )
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path, content: bytes | None) -> Any:
     import onnxruntime  # only those who load a file pay for it
 
-    if not path.is_file():
+    if content is None and not path.is_file():
         raise FileNotFoundError(f"no teammate at {path}; give the path of an .onnx file")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(content or path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exceptions have no common base
         raise ValueError(f"{path} is not a readable .onnx file ({error}); {CONTRACT}") from error
 
@@ -41,10 +41,11 @@ class OnnxPolicy:
     draws = 0
     checked = True
 
-    def __init__(self, path: str | Path, world: World) -> None:
-        self.path = Path(path).absolute()
-        self.name = self.path.name
-        self._session = _open(self.path)
+    def __init__(self, path: str | Path, world: World, content: bytes | None = None, name: str = "") -> None:
+        """`content` is what the file is known to hold, where somebody has read and checked it already."""
+        self.path, self._content = Path(path).absolute(), content
+        self.name = name or self.path.name
+        self._session = _open(self.path, content)
         self._check(Path(path), world)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -52,7 +53,7 @@ class OnnxPolicy:
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         vars(self).update(kept)
-        self._session = _open(self.path)  # a session cannot be copied; the file is read again
+        self._session = _open(self.path, self._content)  # a session cannot be copied; it is made again
 
     def _check(self, path: Path, world: World) -> None:
         inputs = {tensor.name: tensor for tensor in self._session.get_inputs()}

@@ -1,0 +1,104 @@
+"""The zoo: teammate groups by name, safe to load.
+
+    zoo.list("LBF4")                    the names
+    zoo.load("LBF4", "macop/3")         a policy
+    zoo.split("LBF4", "test")           the policies of a split
+    zoo.card("LBF4", "macop/3")         what is known of it
+
+Before a network runs, its file is compared with its card (size and sha-256), and its graph with what a teammate may be: see `graphs`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from pathlib import Path
+
+from macop_aht.scenarios import build, find
+from macop_aht.scenarios.spec import World, hint
+from macop_aht.teammates.onnx import OnnxPolicy
+from macop_aht.teammates.onnx_format import FormatError, Graph, read
+from macop_aht.zoo import graphs, places
+from macop_aht.zoo.cards import SPLITS, Card, read_index
+
+__all__ = ["Card", "card", "cards", "graph", "list", "load", "split"]
+
+
+def cards(scenario: str, folder: str | Path | None = None) -> dict[str, Card]:
+    """Every card of a scenario, by name. `folder` is another zoo than the installed one."""
+    find(scenario)
+    own = places.find("zoo", folder) / scenario
+    if not own.is_dir():
+        raise FileNotFoundError(f"the zoo in {own.parent} has no groups for {scenario}; make some with `macop zoo add`")
+    return read_index(own)
+
+
+def list(scenario: str, folder: str | Path | None = None) -> builtins.list[str]:
+    """The names of a scenario's groups."""
+    return [*cards(scenario, folder)]
+
+
+def card(scenario: str, name: str, folder: str | Path | None = None) -> Card:
+    """What is known of a group."""
+    known = cards(scenario, folder)
+    if name not in known:
+        raise KeyError(f"there is no group {name!r} for {scenario} in the zoo; {hint(name, known)}")
+    return known[name]
+
+
+def load(scenario: str, name: str, folder: str | Path | None = None) -> OnnxPolicy:
+    """A group as a policy for all places of its team."""
+    return _policy(card(scenario, name, folder), build(scenario), folder)
+
+
+def split(scenario: str, name: str, folder: str | Path | None = None) -> builtins.list[OnnxPolicy]:
+    """The groups of a split: train, validation or test."""
+    if name not in SPLITS:
+        raise ValueError(f"unknown split {name!r}; {hint(name, SPLITS)}")
+    found = [known for known in cards(scenario, folder).values() if known.split == name]
+    if not found:
+        raise ValueError(f"the split {name!r} of {scenario} is empty")
+    world = build(scenario)
+    return [_policy(known, world, folder) for known in found]
+
+
+def graph(known: Card, folder: str | Path | None = None) -> Graph:
+    """A group's network, its file checked against its card."""
+    return _checked(known, build(known.scenario), folder)[1]
+
+
+def policies(spec: str, scenario: str) -> builtins.list[OnnxPolicy]:
+    """What a teammate spec stands for behind `zoo:`: a group, a split, or `all`."""
+    if spec in SPLITS:
+        return [*split(scenario, spec)]
+    if spec == "all":
+        return [load(scenario, name) for name in list(scenario)]
+    return [load(scenario, spec)]
+
+
+def _policy(known: Card, world: World, folder: str | Path | None) -> OnnxPolicy:
+    content, _ = _checked(known, world, folder)
+    return OnnxPolicy(
+        places.find("zoo", folder) / known.scenario / known.file, world, content, name=f"zoo:{known.name}"
+    )
+
+
+def _checked(known: Card, world: World, folder: str | Path | None) -> tuple[bytes, Graph]:
+    path = places.find("zoo", folder) / known.scenario / known.file
+    try:
+        if path.stat().st_size > graphs.LIMIT:
+            raise FormatError(f"it has {path.stat().st_size} bytes; allowed are {graphs.LIMIT}")
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != known.sha256:
+            raise FormatError("its sha-256 is not the one on its card")
+        found = read(content)
+        graphs.check(found, len(world.observations), len(world.actions))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}, the file of {known.name}, is missing; restore it from the zoo's source"
+        ) from None
+    except FormatError as error:
+        raise ValueError(
+            f"{path} is not the file of {known.name}: {error}. Restore it from the zoo's source"
+        ) from error
+    return content, found

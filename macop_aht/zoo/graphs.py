@@ -1,0 +1,135 @@
+"""Teammate groups as ONNX graphs: a network's weights into a file, out of it again, and what a file may hold.
+
+The graph is the agent network of `learner.networks`, written out: two layers, a GRU, two layers. Weights are stored under the
+network's own names, `backbone.encoder1.weight` and so on, in single or half precision; half is widened where the graph begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from macop_aht.teammates.onnx_format import FormatError, Graph, Node, Tensor
+
+LAYERS = (
+    "backbone.encoder1", "backbone.encoder2", "backbone.gru_input", "backbone.gru_hidden", "heads.head1", "heads.head2",
+)  # fmt: skip
+OPERATORS = frozenset(
+    ["Add", "Cast", "Concat", "Equal", "MatMul", "Mul", "Relu", "Sigmoid", "Split", "Sub", "Tanh", "Unsqueeze"]
+)
+LIMIT = 4 * 2**20  # bytes of a file
+HIDDEN_LIMIT = 1_024  # of a network's memory
+
+
+class _Builder:
+    """Nodes one after the other, with names as they come."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def __call__(self, op: str, *inputs: str, output: str = "", **attributes: int | float | list[int]) -> str:
+        name = output or f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(Node(op, inputs, (name,), attributes))
+        return name
+
+    def split(self, value: str, sizes: str, count: int) -> list[str]:
+        names = [f"split{len(self.nodes)}_{part}" for part in range(count)]
+        self.nodes.append(Node("Split", (value, sizes), tuple(names), {"axis": -1}))
+        return names
+
+
+def one_hot(add: _Builder, index: str, numbers: str) -> str:
+    """Rows with a 1 at the index; none where it is -1."""
+    return add("Cast", add("Equal", add("Unsqueeze", index, "last_axis"), numbers), to=1)
+
+
+def gru(add: _Builder, gates: str, recurrent: str, memory: str, output: str) -> str:
+    """A step of the recurrence from both halves of the gates (reset, update, new), as `learner.recurrence.cell` has it."""
+    reset_in, update_in, new_in = add.split(gates, "thirds", 3)
+    reset_own, update_own, new_own = add.split(recurrent, "thirds", 3)
+    reset = add("Sigmoid", add("Add", reset_in, reset_own))
+    update = add("Sigmoid", add("Add", update_in, update_own))
+    new = add("Tanh", add("Add", new_in, add("Mul", reset, new_own)))
+    return add("Add", new, add("Mul", update, add("Sub", memory, new)), output=output)
+
+
+def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, half: bool = False) -> Graph:
+    """The graph of a network with these weights, by name: `LAYER.weight` (in, out) and `LAYER.bias` (out,)."""
+    add, stored = _Builder(), dict(weights)
+    if half:
+        stored = {name: array.astype(np.float16) for name, array in stored.items()}
+    wide = {name: add("Cast", name, to=1) if half else name for name in stored}
+    width = weights["backbone.encoder1.weight"].shape
+    hidden, obs = width[1], width[0] - actions - agents
+
+    def layer(name: str, rows: str, output: str = "") -> str:
+        return add("Add", add("MatMul", rows, wide[f"{name}.weight"]), wide[f"{name}.bias"], output=output)
+
+    rows = add("Concat", "obs", one_hot(add, "last_action", "actions"), one_hot(add, "agent", "agents"), axis=-1)
+    rows = add("Relu", layer("backbone.encoder2", add("Relu", layer("backbone.encoder1", rows))))
+    gates, recurrent = layer("backbone.gru_input", rows), layer("backbone.gru_hidden", "memory")
+    memory = gru(add, gates, recurrent, "memory", "next_memory")
+    layer("heads.head2", add("Relu", layer("heads.head1", memory)), output="q")
+    constants = {
+        "actions": np.arange(actions),
+        "agents": np.arange(agents),
+        "thirds": np.full(3, hidden),
+        "last_axis": np.array([-1]),
+    }
+    inputs = [
+        Tensor("obs", np.float32, ("N", obs)),
+        Tensor("last_action", np.int64, ("N",)),
+        Tensor("agent", np.int64, ("N",)),
+        Tensor("memory", np.float32, ("N", hidden)),
+    ]
+    outputs = [Tensor("q", np.float32, ("N", actions)), Tensor("next_memory", np.float32, ("N", hidden))]
+    return Graph(add.nodes, inputs, outputs, {**stored, **constants})
+
+
+def network_weights(graph: Graph) -> dict[str, np.ndarray]:
+    """The weights of a graph that `group_graph` made, in single precision, ready to be trained on."""
+    names = [f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias")]
+    missing = [name for name in names if name not in graph.weights]
+    if missing:
+        raise FormatError(f"the file is no network of ours: {', '.join(missing)} are missing")
+    return {name: graph.weights[name].astype(np.float32) for name in names}
+
+
+def check(graph: Graph, obs: int, actions: int) -> None:
+    """Whether the graph is a teammate for these sizes and holds nothing else: operators, tensors, weights, the flow of values."""
+    strangers = sorted({node.op for node in graph.nodes} - OPERATORS)
+    if strangers:
+        raise FormatError(
+            f"the operators {', '.join(strangers)} are not allowed; allowed are {', '.join(sorted(OPERATORS))}"
+        )
+    found = {tensor.name: tensor for tensor in graph.inputs}
+    hidden = found["memory"].shape[-1] if "memory" in found and found["memory"].shape else 0
+    if not isinstance(hidden, int) or not 0 < hidden <= HIDDEN_LIMIT:
+        raise FormatError(f"the memory is {hidden!r} wide; it must be a number up to {HIDDEN_LIMIT}")
+    wanted = {
+        "obs": (np.float32, (obs,)), "last_action": (np.int64, ()), "agent": (np.int64, ()), "memory": (np.float32, (hidden,)),
+    }  # fmt: skip
+    given = {tensor.name: (tensor.kind, tensor.shape[1:]) for tensor in graph.inputs}
+    results = {tensor.name: (tensor.kind, tensor.shape[1:]) for tensor in graph.outputs}
+    if given != wanted or results != {"q": (np.float32, (actions,)), "next_memory": (np.float32, (hidden,))}:
+        raise FormatError(
+            f"the tensors are {_show(graph.inputs)} -> {_show(graph.outputs)}; this scenario needs obs (N,{obs}), "
+            f"last_action (N,), agent (N,), memory (N,H) -> q (N,{actions}), next_memory (N,H). Was it made for another scenario?"
+        )
+    for name, array in graph.weights.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise FormatError(f"weights {name!r} hold values that are no numbers")
+    known = {*given, *graph.weights}
+    for node in graph.nodes:
+        if not known.issuperset(node.inputs) or not known.isdisjoint(node.outputs):
+            raise FormatError(
+                f"operation {node.op} reads or overwrites what it may not: {node.inputs} -> {node.outputs}"
+            )
+        known |= set(node.outputs)
+    if not known.issuperset(results):
+        raise FormatError("an output is never computed")
+
+
+def _show(tensors: Sequence[Tensor]) -> str:
+    return ", ".join(f"{tensor.name} {tensor.shape}" for tensor in tensors)

@@ -1,0 +1,266 @@
+"""The zoo: what comes out is what went in, and nothing that was tampered with gets in."""
+
+import hashlib
+import json
+import random
+from dataclasses import asdict, replace
+
+import gymnasium as gym
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import macop_aht
+from macop_aht import zoo
+from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
+from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.teammates.onnx_format import FormatError, Graph, Node, read, write
+from macop_aht.zoo import graphs, places
+from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
+
+
+def network(scenario="LBF4", seed=0):
+    world = build(scenario)
+    return world, Stack(Shape.of(world), 1, torch.Generator().manual_seed(seed))
+
+
+def graph_of(scenario="LBF4", seed=0, half=False):
+    world, net = network(scenario, seed)
+    weights = {name: value.numpy() for name, value in member(net, 0).items()}
+    return graphs.group_graph(weights, len(world.actions), world.n_agents, half)
+
+
+def put(folder, scenario, name, content, **changes):
+    """A group in a zoo, with an honest card unless told otherwise."""
+    file = name.replace("/", "-") + ".onnx"
+    (folder / scenario).mkdir(parents=True, exist_ok=True)
+    (folder / scenario / file).write_bytes(content)
+    card = Card(
+        name,
+        scenario,
+        name.split("/")[0],
+        0,
+        "0/0",
+        "0" * 64,
+        file,
+        hashlib.sha256(content).hexdigest(),
+        "single",
+        1.0,
+        1.0,
+    )
+    card = replace(card, **changes)
+    own = folder / scenario / INDEX
+    cards = read_index(folder / scenario) if own.exists() else {}
+    write_index(folder / scenario, {**cards, card.name: card}, "for tests")
+    return card
+
+
+@pytest.fixture
+def small_zoo(tmp_path, monkeypatch):
+    for k, split in enumerate(("train", "train", "test")):
+        put(tmp_path, "LBF4", f"macop/{k}", write(graph_of(seed=k)), split=split)
+    monkeypatch.setenv("MACOP_ZOO", str(tmp_path))
+    return tmp_path
+
+
+# --- Graphs
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("half", [False, True], ids=["single", "half"])
+def test_a_network_comes_out_as_it_went_in(scenario, half):
+    """The file passes ONNX's own checker, runs as torch does, and gives its weights back."""
+    world, net = network(scenario)
+    content = write(graph_of(scenario, half=half))
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    graph = read(content)
+    graphs.check(graph, len(world.observations), len(world.actions))
+    twin = Stack(net.shape, 1)
+    set_member(twin, 0, {name: torch.from_numpy(array) for name, array in graphs.network_weights(graph).items()})
+    rng, rows = np.random.default_rng(0), 50
+    feed = {
+        "obs": rng.normal(size=(rows, len(world.observations))).astype(np.float32),
+        "last_action": rng.integers(-1, len(world.actions), rows),
+        "agent": rng.integers(0, world.n_agents, rows),
+        "memory": rng.uniform(-1, 1, (rows, 64)).astype(np.float32),
+    }
+    q, next_memory = onnxruntime.InferenceSession(content).run(["q", "next_memory"], feed)
+    given = {name: torch.from_numpy(array) for name, array in feed.items()}
+    inputs = encode(net.shape, given["obs"], given["last_action"], given["agent"])
+    ours, memory = twin.step(inputs[None], given["memory"][None])
+    np.testing.assert_allclose(q, ours[0].detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(next_memory, memory[0].detach().numpy(), atol=1e-5)
+    if not half:
+        assert all(torch.equal(value, member(net, 0)[name]) for name, value in member(twin, 0).items())
+
+
+def hostile():
+    """Graphs that are well formed, and not what a teammate may be."""
+    graph = graph_of()
+    loop = Node("Loop", ("obs",), ("x",))
+    yield "operators Loop", replace(graph, nodes=[*graph.nodes, loop])
+    yield "another scenario", graph_of("PP1")
+    yield "is never computed", replace(graph, nodes=[node for node in graph.nodes if "q" not in node.outputs])
+    yield "reads or overwrites", replace(graph, nodes=graph.nodes[::-1])
+    broken = {**graph.weights, "heads.head2.bias": np.full(5, np.nan, np.float32)}
+    yield "no numbers", replace(graph, weights=broken)
+    wide = [replace(tensor, shape=("N", 100_000)) if tensor.name == "memory" else tensor for tensor in graph.inputs]
+    yield "100000 wide", replace(graph, inputs=wide)
+    yield (
+        "tensors are",
+        replace(graph, inputs=graph.inputs[:3] + [replace(graph.inputs[3], name="memory2")] + graph.inputs[3:]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "graph"), list(hostile()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_graph_that_is_no_teammate_is_refused(message, graph, small_zoo):
+    put(small_zoo, "LBF4", "macop/9", write(graph))
+    with pytest.raises(ValueError, match=message):
+        zoo.load("LBF4", "macop/9")
+    assert zoo.load("LBF4", "macop/0").name == "zoo:macop/0"  # nothing else stops working
+
+
+def test_external_data_and_foreign_domains_are_refused():
+    model = onnx.load_from_string(write(graph_of()))
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", "/etc/passwd"
+    with pytest.raises(FormatError, match="not stored in the file itself"):
+        read(model.SerializeToString())
+    model = onnx.load_from_string(write(graph_of()))
+    model.graph.node[0].domain = "com.microsoft"
+    with pytest.raises(FormatError, match=r"of the domain 'com\.microsoft'"):
+        read(model.SerializeToString())
+    model = onnx.load_from_string(write(graph_of()))
+    model.functions.add().name = "f"
+    with pytest.raises(FormatError, match="unknown field 25"):
+        read(model.SerializeToString())
+
+
+def test_two_hundred_damaged_files_are_all_refused(small_zoo):
+    """By the hash always; and where a forger has put the new hash on the card, by the checks or, if what is left is a sound network
+    of the right shape, it loads and acts, and nothing breaks."""
+    rng, original = random.Random(0), write(graph_of())
+    world = build("LBF4")
+    refused = 0
+    for attempt in range(200):
+        content = bytearray(original)
+        kind = attempt % 4
+        if kind == 0:
+            for _ in range(rng.randint(1, 8)):
+                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del content[rng.randrange(len(content)) :]
+        elif kind == 2:
+            at = rng.randrange(len(content))
+            content[at : at + rng.randint(1, 50)] = rng.randbytes(rng.randint(0, 50))
+        else:  # among the names and sizes, not the weights
+            for _ in range(rng.randint(1, 3)):
+                content[rng.choice([*range(3_000), *range(len(content) - 400, len(content))])] = rng.randrange(256)
+        if bytes(content) == original:
+            continue
+        card = put(small_zoo, "LBF4", "macop/9", bytes(content), sha256=hashlib.sha256(original).hexdigest())
+        with pytest.raises(ValueError, match="sha-256"):
+            zoo.load("LBF4", "macop/9")
+        forged = replace(card, sha256=hashlib.sha256(bytes(content)).hexdigest())
+        put(small_zoo, "LBF4", "macop/9", bytes(content), sha256=forged.sha256)
+        try:
+            policy = zoo.load("LBF4", "macop/9")
+        except ValueError as error:
+            assert "macop-9.onnx" in str(error)
+            refused += 1
+            continue
+        obs, mask = np.zeros((3, len(world.observations)), np.float32), np.ones((3, 5), np.int8)
+        try:
+            action, _ = policy.act(obs, mask, np.zeros((3, policy.memory_size), np.float32), np.zeros((3, 0)))
+            assert ((action >= 0) & (action < 5)).all()
+        except ValueError as error:
+            assert "NaN" in str(error)
+    assert refused > 100
+
+
+# --- Loading
+
+
+def test_loading_by_name_by_split_and_in_environments(small_zoo):
+    assert zoo.list("LBF4") == ["macop/0", "macop/1", "macop/2"]
+    assert [policy.name for policy in zoo.split("LBF4", "train")] == ["zoo:macop/0", "zoo:macop/1"]
+    assert zoo.card("LBF4", "macop/2").split == "test"
+    env = gym.make("MacopLBF4-v0", teammate="zoo:macop/1")
+    _, info = env.reset(seed=0)
+    assert info["teammate"] == "zoo:macop/1"
+    for _ in range(30):
+        *_, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            env.reset()
+    envs = gym.make_vec("MacopLBF4-v0", num_envs=8, teammate=["zoo:train+noisy=0.1", "scripted:corner-ne"])
+    envs.reset(seed=0)
+    envs.step(envs.action_space.sample())
+    shorter = gym.make("MacopLBF4-v0", limit=9, teammate="zoo:test")
+    assert shorter.reset(seed=1)[1]["teammate"] == "zoo:macop/2"
+
+
+def test_mistakes_are_answered(small_zoo, tmp_path, monkeypatch):
+    for action, kind, message in (
+        (lambda: zoo.load("LBF4", "macp/1"), KeyError, "did you mean 'macop/1'"),
+        (lambda: zoo.list("LBF5"), KeyError, "unknown scenario"),
+        (lambda: zoo.split("LBF4", "tests"), ValueError, "did you mean 'test'"),
+        (lambda: zoo.split("LBF4", "validation"), ValueError, "is empty"),
+        (lambda: zoo.list("PP1"), FileNotFoundError, "has no groups for PP1"),
+        (lambda: gym.make("MacopLBF4-v0", teammate="zoo:macop/7"), KeyError, "no group 'macop/7'"),
+    ):
+        with pytest.raises(kind, match=message):
+            action()
+    (small_zoo / "LBF4" / "macop-1.onnx").unlink()
+    with pytest.raises(FileNotFoundError, match=r"macop-1\.onnx, the file of macop/1, is missing"):
+        zoo.load("LBF4", "macop/1")
+    (small_zoo / "LBF4" / "macop-0.onnx").write_bytes(b"\0" * (graphs.LIMIT + 1))
+    with pytest.raises(ValueError, match="bytes; allowed are"):
+        zoo.load("LBF4", "macop/0")
+    monkeypatch.setenv("MACOP_ZOO", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="nowhere.*MACOP_ZOO"):
+        zoo.list("LBF4")
+
+
+def test_a_damaged_index_says_what_is_wrong(small_zoo):
+    path = small_zoo / "LBF4" / INDEX
+    good = json.loads(path.read_text())
+    for change, message in (
+        (lambda content: content["groups"][0].update(colour="red"), "unknown key 'colour'"),
+        (lambda content: content["groups"][0].update(seed="0"), "seed is '0'; it must be of type int"),
+        (lambda content: content["groups"][0].update(split="tset"), "did you mean 'test'"),
+        (lambda content: content["groups"][0].update(file="../../etc/passwd"), "in its folder"),
+        (lambda content: content["groups"].append(content["groups"][0]), "groups of the same name"),
+        (lambda content: content.pop("groups"), "cannot be read"),
+    ):
+        content = json.loads(json.dumps(good))
+        change(content)
+        path.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=message):
+            zoo.list("LBF4")
+    path.write_text("{")
+    with pytest.raises(ValueError, match="cannot be read"):
+        zoo.list("LBF4")
+
+
+def test_places(tmp_path, monkeypatch):
+    monkeypatch.delenv("MACOP_ZOO", raising=False)
+    assert places.find("zoo") == places.PACKAGE.parent / "zoo"  # the checkout's
+    monkeypatch.setattr(places, "PACKAGE", tmp_path / "macop_aht")
+    with pytest.raises(FileNotFoundError, match=r"macop_aht.data.zoo.*Set MACOP_ZOO"):
+        places.find("zoo")
+    (tmp_path / "macop_aht" / "data" / "zoo").mkdir(parents=True)
+    assert places.find("zoo") == tmp_path / "macop_aht" / "data" / "zoo"
+    assert macop_aht.__version__
+
+
+def test_cards_survive_writing(tmp_path):
+    card = put(tmp_path, "LBF4", "lipo/3", write(graph_of()), tags=["food 0,0"], split="validation")
+    assert asdict(read_index(tmp_path / "LBF4")["lipo/3"]) == asdict(card)
+    assert isinstance(zoo.graph(card, tmp_path), Graph)
