@@ -143,46 +143,46 @@ def test_external_data_and_foreign_domains_are_refused():
         read(model.SerializeToString())
 
 
-def test_two_hundred_damaged_files_are_all_refused(small_zoo):
-    """By the hash always; and where a forger has put the new hash on the card, by the checks or, if what is left is a sound network
-    of the right shape, it loads and acts, and nothing breaks."""
-    rng, original = random.Random(0), write(graph_of())
-    world = build("LBF4")
-    refused = 0
+def damaged(original, attempt, rng):
+    """A file with bits flipped, cut off, with a stretch replaced, or with other bytes among the names and sizes."""
+    content = bytearray(original)
+    kind = attempt % 4
+    if kind == 0:
+        for _ in range(rng.randint(1, 8)):
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    elif kind == 1:
+        del content[rng.randrange(len(content)) :]
+    elif kind == 2:
+        at = rng.randrange(len(content))
+        content[at : at + rng.randint(1, 50)] = rng.randbytes(rng.randint(0, 50))
+    else:
+        for _ in range(rng.randint(1, 3)):
+            content[rng.choice([*range(3_000), *range(len(content) - 400, len(content))])] = rng.randrange(256)
+    return bytes(content)
+
+
+def test_two_hundred_damaged_files_are_refused(small_zoo):
+    """Every one by its hash. With the new hash forged onto the card, by the checks; what passes them is a sound network of
+    the right shape, and plays."""
+    rng, original, world = random.Random(0), write(graph_of()), build("LBF4")
+    refused = []
     for attempt in range(200):
-        content = bytearray(original)
-        kind = attempt % 4
-        if kind == 0:
-            for _ in range(rng.randint(1, 8)):
-                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del content[rng.randrange(len(content)) :]
-        elif kind == 2:
-            at = rng.randrange(len(content))
-            content[at : at + rng.randint(1, 50)] = rng.randbytes(rng.randint(0, 50))
-        else:  # among the names and sizes, not the weights
-            for _ in range(rng.randint(1, 3)):
-                content[rng.choice([*range(3_000), *range(len(content) - 400, len(content))])] = rng.randrange(256)
-        if bytes(content) == original:
+        content = damaged(original, attempt, rng)
+        if content == original:
             continue
-        card = put(small_zoo, "LBF4", "macop/9", bytes(content), sha256=hashlib.sha256(original).hexdigest())
+        put(small_zoo, "LBF4", "macop/9", content, sha256=hashlib.sha256(original).hexdigest())
         with pytest.raises(ValueError, match="sha-256"):
             zoo.load("LBF4", "macop/9")
-        forged = replace(card, sha256=hashlib.sha256(bytes(content)).hexdigest())
-        put(small_zoo, "LBF4", "macop/9", bytes(content), sha256=forged.sha256)
+        put(small_zoo, "LBF4", "macop/9", content)
         try:
             policy = zoo.load("LBF4", "macop/9")
-        except ValueError as error:
-            assert "macop-9.onnx" in str(error)
-            refused += 1
-            continue
-        obs, mask = np.zeros((3, len(world.observations)), np.float32), np.ones((3, 5), np.int8)
-        try:
+            obs, mask = np.zeros((3, len(world.observations)), np.float32), np.ones((3, 5), np.int8)
             action, _ = policy.act(obs, mask, np.zeros((3, policy.memory_size), np.float32), np.zeros((3, 0)))
             assert ((action >= 0) & (action < 5)).all()
         except ValueError as error:
-            assert "NaN" in str(error)
-    assert refused > 100
+            refused.append(str(error))
+    assert len(refused) > 100
+    assert all("macop-9.onnx" in message or "NaN" in message for message in refused)
 
 
 # --- Loading
@@ -224,7 +224,7 @@ def test_mistakes_are_answered(small_zoo, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="bytes; allowed are"):
         zoo.load("LBF4", "macop/0")
     monkeypatch.setenv("MACOP_ZOO", str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match="nowhere.*MACOP_ZOO"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere.*MACOP_ZOO"):
         zoo.list("LBF4")
 
 

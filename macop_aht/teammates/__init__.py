@@ -2,8 +2,9 @@
 
 A spec is a policy, a callable `(obs, mask) -> action`, a model with `predict`, the path of an `.onnx` file, a string, or
 a list of specs, which is a population. Strings: `random`; `scripted`, all of the scenario's scripts;
-`scripted:corner-ne`, one of them; `zoo:macop/3`, `zoo:test` or `zoo:all`, of the zoo's groups. Habits follow a `+`: `scripted:corner-ne+noisy=0.1+idle=3`,
-`random+switch=10,scripted:nearest`. Habits of a population are given to each of its members.
+`scripted:corner-ne`, one of them; `zoo:macop/3`, `zoo:test` or `zoo:all`, of the zoo's groups. Habits follow a `+`:
+`scripted:corner-ne+noisy=0.1+idle=3`, `random+switch=10,scripted:nearest`. Habits of a population are given to each of its
+members.
 """
 
 from __future__ import annotations

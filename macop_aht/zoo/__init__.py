@@ -5,7 +5,8 @@
     zoo.split("LBF4", "test")           the policies of a split
     zoo.card("LBF4", "macop/3")         what is known of it
 
-Before a network runs, its file is compared with its card (size and sha-256), and its graph with what a teammate may be: see `graphs`.
+Before a network runs, its file is compared with its card (size and sha-256), and its graph with what a teammate may be:
+see `graphs`.
 """
 
 from __future__ import annotations
