@@ -110,7 +110,7 @@ def hostile():
     yield "100000 wide", replace(graph, inputs=wide)
     yield (
         "tensors are",
-        replace(graph, inputs=graph.inputs[:3] + [replace(graph.inputs[3], name="memory2")] + graph.inputs[3:]),
+        replace(graph, inputs=[*graph.inputs, replace(graph.inputs[3], name="memory2")]),
     )
 
 
