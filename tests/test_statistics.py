@@ -8,7 +8,9 @@ from macop_aht.evaluation.statistics import bootstrap, interquartile_mean, rank_
 
 
 def test_interquartile_mean_by_hand_and_by_scipy():
-    assert interquartile_mean(np.array([100.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -100.0])) == pytest.approx(3.5)  # of 2 3 4 5
+    assert interquartile_mean(np.array([100.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -100.0])) == pytest.approx(
+        3.5
+    )  # of 2 3 4 5
     assert interquartile_mean(np.array([1.0, 2.0, 9.0])) == pytest.approx(4.0)  # nothing to cut off
     values = np.random.default_rng(0).normal(size=(7, 41))
     np.testing.assert_allclose(interquartile_mean(values), stats.trim_mean(values, 0.25, axis=1))

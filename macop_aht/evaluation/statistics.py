@@ -46,7 +46,9 @@ def bootstrap(
     for k in range(resamples):
         chosen = rng.integers(0, len(sizes), len(sizes))
         within = np.repeat(chosen, size[chosen])
-        figures[k] = interquartile_mean(values[start[within] + (rng.random(len(within)) * size[within]).astype(np.int64)])
+        figures[k] = interquartile_mean(
+            values[start[within] + (rng.random(len(within)) * size[within]).astype(np.int64)]
+        )
     low, high = np.quantile(figures, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(interquartile_mean(values)), float(low), float(high))
 
