@@ -95,6 +95,34 @@ def _train(arguments: argparse.Namespace) -> None:
     summary.write(finished, Path(arguments.out))
 
 
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.evaluation.agents import load_agent
+    from macop_aht.evaluation.evaluate import Agent, evaluate, table
+    from macop_aht.evaluation.matches import write_rows
+    from macop_aht.scenarios import build
+
+    policy = load_agent(arguments.agent, build(arguments.scenario), arguments.scenario)
+    agent = Agent(arguments.agent, policy)
+    rows = evaluate(agent, arguments.scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
+    if arguments.csv:
+        write_rows(rows, Path(arguments.csv))
+    print(table(rows))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.evaluation.evaluate import compare
+    from macop_aht.evaluation.matches import read_rows
+
+    found = compare(read_rows(Path(arguments.first)), read_rows(Path(arguments.second)))
+    chance = "no difference to test" if found.p is None else f"p = {found.p:.3f} (Wilcoxon, paired by teammate)"
+    print(f"{found.teammates} teammates in common: {found.first:.3f} and {found.second:.3f}")
+    print(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
+
+
 class _Bar:
     """What is being done, steps, return, steps per second and time left, on a line; for runs in phases, a line for the whole."""
 
@@ -219,6 +247,23 @@ def _parser(command: str) -> argparse.ArgumentParser:
         default="fast",
         help="paper: its numbers of steps; fast: as few as do the same; demo: a minute or two (default: %(default)s)",
     )
+    evaluation = commands.add_parser("evaluate", help="tell how good an agent is with teammates that it has not met")
+    evaluation.add_argument("agent", help="scripted:NAME, random, FILE.onnx, FILE.zip, or MODULE:FACTORY")
+    evaluation.add_argument("--scenario", required=True, help="such as LBF4")
+    evaluation.add_argument(
+        "--teammates", nargs="+", default=["zoo:test", "scripted"], help="(default: zoo:test scripted)"
+    )
+    evaluation.add_argument(
+        "--seen", nargs="+", default=[], help="teammates that it was trained with, such as zoo:train"
+    )
+    evaluation.add_argument("--episodes", type=_positive, default=32, help="per teammate (default: %(default)s)")
+    evaluation.add_argument("--seed", type=int, default=0)
+    evaluation.add_argument("--csv", metavar="FILE", help="where to write a row per episode")
+    evaluation.set_defaults(run=_evaluate)
+    comparison = commands.add_parser("compare", help="compare two agents by the rows of their evaluations")
+    comparison.add_argument("first", metavar="A.csv")
+    comparison.add_argument("second", metavar="B.csv")
+    comparison.set_defaults(run=_compare)
     if command == "train":
         from macop_aht.methods.macop import MacopConfig
 

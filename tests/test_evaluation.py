@@ -2,12 +2,15 @@
 
 import json
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 from macop_aht.cli import main
 from macop_aht.evaluation.behaviour import watch_self_play
+from macop_aht.evaluation.evaluate import compare
+from macop_aht.evaluation.matches import Row, play, read_rows
 from macop_aht.learner.networks import Shape, Stack
 from macop_aht.scenarios import build
 from macop_aht.scenarios.batch import Batch
@@ -135,3 +138,78 @@ def test_a_run_from_the_command_line_ends_in_a_summary(tmp_path, capsys):
         with pytest.raises(SystemExit):
             main([*command, *wrong])
     assert "neither yes nor no" in capsys.readouterr().err
+
+
+# --- Evaluating anybody's agent
+
+
+def test_rows_do_not_depend_on_the_batch_or_on_the_others():
+    world = build("CN3")
+    mates, ego = resolve("scripted+noisy=0.2", world), resolve("random", world)[0]
+    returns, lengths = play(world, ego, mates, episodes=6, seed=3)
+    for size in (1, 5, 1_000):
+        again = play(world, ego, mates, 6, 3, size)
+        np.testing.assert_array_equal(again[0], returns)
+        np.testing.assert_array_equal(again[1], lengths)
+    alone = play(world, ego, mates[1:2], 6, 3)
+    np.testing.assert_array_equal(alone[0][0], returns[1])
+    assert not np.array_equal(play(world, ego, mates, 6, 4)[1], lengths)
+
+
+def test_evaluating_a_script_knows_who_it_gets_on_with(tmp_path, capsys):
+    own = tmp_path / "ne.csv"
+    assert (
+        main(["evaluate", "scripted:corner-ne", "--scenario", "LBF4", "--teammates", "scripted", "--csv", str(own)])
+        == 0
+    )
+    assert "| scripted | 8 | 256 |" in capsys.readouterr().out
+    rows = read_rows(own)
+    by_mate = {
+        name: np.mean([row.result for row in rows if row.teammate == name]) for name in {row.teammate for row in rows}
+    }
+    assert by_mate["scripted:corner-ne"] == 1.0
+    assert by_mate["scripted:corner-sw"] == 0.0
+    other = tmp_path / "random.csv"
+    command = ["evaluate", "random", "--scenario", "LBF4", "--teammates", "scripted", "--seen", "scripted:nearest"]
+    assert main([*command, "--csv", str(other)]) == 0
+    assert "| seen | 1 | 32 |" in capsys.readouterr().out
+    assert main(["compare", str(own), str(other)]) == 0
+    assert "8 teammates in common" in capsys.readouterr().out
+
+
+def test_comparing_by_hand():
+    def rows(results):
+        return [Row("a", 0, "LBF4", mate, "unseen", "test", 0, result, 5) for mate, result in results.items()]
+
+    first, second = rows({"x": 0.5, "y": 0.5, "z": 1.0, "only": 0.0}), rows({"x": 1.0, "y": 0.75, "z": 1.0})
+    found = compare(first, second)
+    assert (found.teammates, found.better, found.worse) == (3, 2, 0)
+    assert found.difference == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="no teammate in common"):
+        compare(first, rows({"w": 1.0}))
+
+
+def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
+    """Ten lines of one's own, and a model of Stable-Baselines3."""
+    (tmp_path / "mine.py").write_text(
+        "def north(world):\n    def act(obs, mask):\n        return (mask[:, 1] == 1).astype(int)\n    return act\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    few = ["--scenario", "LBF4", "--teammates", "scripted:corner-ne", "--episodes", "4"]
+    assert main(["evaluate", "mine:north", *few]) == 0
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    env = gym.make("MacopLBF4-v0", teammate="scripted:corner-ne")
+    stable_baselines3.PPO("MlpPolicy", env, n_steps=8, batch_size=8, device="cpu").save(tmp_path / "ppo.zip")
+    assert main(["evaluate", "ppo.zip", *few]) == 0
+    capsys.readouterr()
+    (tmp_path / "broken.zip").write_bytes(b"PK nonsense")
+    for agent, message in (
+        ("mine:south", "there is no agent mine:south"),
+        ("nobody:here", "there is no agent nobody:here"),
+        ("broken.zip", "is no model of PPO"),
+        ("missing.zip", "there is no agent at missing.zip"),
+        ("scripted", "stands for 8 policies"),
+        ("scripted:corner", "did you mean"),
+    ):
+        assert main(["evaluate", agent, *few]) == 2
+        assert message in capsys.readouterr().err

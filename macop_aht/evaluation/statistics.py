@@ -32,7 +32,7 @@ class Estimate:
 def bootstrap(
     clusters: Sequence[np.ndarray], rng: np.random.Generator, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> Estimate:
-    """The interquartile mean of all values, with a percentile interval that resamples the clusters first, then the values in them.
+    """The interquartile mean of all values; a percentile interval that resamples the clusters first, then the values in them.
 
     A cluster is what was drawn together, such as all episodes of a seed: the values of one are alike, so that only other clusters
     tell how another sample would have come out.

@@ -1,0 +1,56 @@
+"""Agents to evaluate, by what a user writes: a script, an `.onnx` file, a Stable-Baselines3 `.zip`, or a factory in Python."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates import resolve
+from macop_aht.teammates.adapters import as_policy
+from macop_aht.teammates.protocol import Policy
+
+ALGORITHMS = ("PPO", "A2C", "DQN")
+ALLOWED = "scripted:NAME, random, FILE.onnx, FILE.zip of Stable-Baselines3, or MODULE:FACTORY"
+
+
+def load_agent(text: str, world: World, scenario: str) -> Policy:
+    """The policy for the ego's places that `text` stands for."""
+    if text.endswith(".zip"):
+        return as_policy(_stable_baselines(Path(text)))
+    module, colon, factory = text.partition(":")
+    if colon and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
+        return as_policy(_made(module, factory, world))
+    found = resolve(text, world, scenario)
+    if len(found) != 1:
+        raise ValueError(f"agent {text!r} stands for {len(found)} policies; name one: {ALLOWED}")
+    return found[0]
+
+
+def _stable_baselines(path: Path) -> object:
+    """A model file holds pickled Python: it is opened because the user has named it, and only then."""
+    try:
+        import stable_baselines3
+    except ImportError as error:
+        raise ImportError("a .zip needs Stable-Baselines3: pip install 'macop-aht[sb3]'") from error
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no agent at {path}; allowed are {ALLOWED}")
+    problems = []
+    for name in ALGORITHMS:
+        try:
+            return getattr(stable_baselines3, name).load(path, device="cpu")
+        except Exception as error:  # a model of another algorithm fails in many ways
+            problems.append(f"{name}: {error}")
+    raise ValueError(f"{path} is no model of {', '.join(ALGORITHMS)} ({problems[0]}); for others, write MODULE:FACTORY")
+
+
+def _made(module: str, factory: str, world: World) -> object:
+    """What `factory(world)` in that module gives; modules are looked for in the working folder too."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        make = getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"there is no agent {module}:{factory} ({error}); allowed are {ALLOWED}") from error
+    return make(world)

@@ -1,0 +1,171 @@
+"""How good an agent is with teammates that it has not met: rows, and a table per tier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from macop_aht import zoo
+from macop_aht.evaluation.matches import BATCH, Row, play
+from macop_aht.evaluation.statistics import Estimate, bootstrap, signed_rank, worst_decile
+from macop_aht.scenarios import build
+from macop_aht.teammates import resolve
+from macop_aht.teammates.protocol import Policy
+
+TIERS = ("seen", "unseen", "unseen generator", "scripted")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent, and what is known of where it comes from."""
+
+    name: str
+    policy: Policy
+    method: str = ""  # the generator whose groups it was trained with
+    seed: int = 0
+
+
+def evaluate(
+    agent: Agent,
+    scenario: str,
+    teammates: Sequence[str],
+    episodes: int,
+    seen: Sequence[str] = (),
+    seed: int = 0,
+    size: int = BATCH,
+) -> list[Row]:
+    """A row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
+    world = build(scenario)
+    mates = {mate.name: mate for spec in teammates for mate in resolve(spec, world, scenario)}
+    met = {mate.name for spec in seen for mate in resolve(spec, world, scenario)}
+    returns, lengths = play(world, agent.policy, list(mates.values()), episodes, seed, size)
+    cards = _cards(scenario, mates)
+    rows = []
+    for t, name in enumerate(mates):
+        tier = "seen" if name in met else _tier(agent, cards.get(name))
+        rows += [
+            Row(agent.name, agent.seed, scenario, name, tier, "test", e, float(returns[t, e]), int(lengths[t, e]))
+            for e in range(episodes)
+        ]
+    return rows
+
+
+def _cards(scenario: str, names: Mapping[str, object]) -> dict[str, zoo.Card]:
+    """The cards of those that are from the zoo, by what they are called in a match."""
+    if not any(name.startswith("zoo:") for name in names):
+        return {}
+    return {f"zoo:{name}": card for name, card in zoo.cards(scenario).items() if f"zoo:{name}" in names}
+
+
+def _tier(agent: Agent, card: zoo.Card | None) -> str:
+    if card is None:
+        return "scripted"
+    if card.generator != agent.method:
+        return "unseen generator"
+    return "seen" if card.seed == agent.seed else "unseen"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A tier in the table."""
+
+    tier: str
+    teammates: int
+    episodes: int
+    result: Estimate
+    normalised: Estimate | None  # over the teammates' best responses, where these are known
+    worst: float  # mean return of the worst tenth of the teammates
+
+
+def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
+    """The table. Intervals resample seeds first; where there is only one, teammates."""
+    found = []
+    for tier in TIERS:
+        own = [row for row in rows if row.tier == tier and row.stage == "test"]
+        if not own:
+            continue
+        best = _best_responses(own)
+        clusters = _clusters(own, {})
+        scaled = _clusters([row for row in own if row.teammate in best], best)
+        rng = np.random.default_rng(seed)
+        means = [float(np.mean(results)) for results in _by_teammate(own).values()]
+        found.append(
+            Line(
+                tier,
+                len(means),
+                len(own),
+                bootstrap(clusters, rng),
+                bootstrap(scaled, rng) if scaled else None,
+                worst_decile(means),
+            )
+        )
+    return found
+
+
+def _by_teammate(rows: Sequence[Row]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(row.teammate, []).append(row.result)
+    return found
+
+
+def _clusters(rows: Sequence[Row], scale: Mapping[str, float]) -> list[np.ndarray]:
+    by_seed = len({row.seed for row in rows}) > 1
+    found: dict[object, list[float]] = {}
+    for row in rows:
+        found.setdefault(row.seed if by_seed else row.teammate, []).append(row.result / scale.get(row.teammate, 1.0))
+    return [np.array(results) for results in found.values()]
+
+
+def _best_responses(rows: Sequence[Row]) -> dict[str, float]:
+    """Of the zoo's groups whose best response gets anything."""
+    names = {row.teammate: None for row in rows}
+    cards = _cards(rows[0].scenario, names)
+    return {name: card.best_response for name, card in cards.items() if card.best_response > 0}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The lines as Markdown."""
+    text = [
+        "| tier | teammates | episodes | return, interquartile mean | over the best response | worst tenth of teammates |",
+        "|---|---|---|---|---|---|",
+    ]
+    for line in lines(rows):
+        normalised = str(line.normalised) if line.normalised else "-"
+        text.append(
+            f"| {line.tier} | {line.teammates} | {line.episodes} | {line.result} | {normalised} | {line.worst:.2f} |"
+        )
+    return "\n".join(text) + "\n"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two agents with the same teammates."""
+
+    teammates: int
+    first: float  # mean over the teammates
+    second: float
+    difference: float  # of the second over the first
+    better: int  # teammates with which the second does better
+    worse: int
+    p: float | None  # of Wilcoxon's signed-rank test over the teammates
+
+
+def compare(first: Sequence[Row], second: Sequence[Row]) -> Difference:
+    """Paired by scenario and teammate; those that only one of them has met do not count."""
+    means = []
+    for rows in (first, second):
+        found: dict[tuple[str, str], list[float]] = {}
+        for row in rows:
+            if row.stage == "test":
+                found.setdefault((row.scenario, row.teammate), []).append(row.result)
+        means.append({pair: float(np.mean(results)) for pair, results in found.items()})
+    shared = [pair for pair in means[0] if pair in means[1]]
+    if not shared:
+        raise ValueError("the two have no teammate in common; evaluate both with the same --scenario and --teammates")
+    one, two = (np.array([own[pair] for pair in shared]) for own in means)
+    gain = two - one
+    better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+    return Difference(len(shared), one.mean(), two.mean(), gain.mean(), better, worse, signed_rank(gain.tolist()))

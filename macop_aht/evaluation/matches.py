@@ -1,0 +1,120 @@
+"""Agents with teammates, many episodes at once: one row for each, the same whatever the size of the batch. Needs no torch."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from macop_aht.scenarios import streams
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.protocol import Policy, fresh_memory
+
+EGO = 4  # the purpose of the ego's draws, beside those in `streams`
+BATCH = 4_096  # environments at a time
+
+
+@dataclass(frozen=True)
+class Row:
+    """One episode."""
+
+    agent: str
+    seed: int  # of the run that the agent comes from
+    scenario: str
+    teammate: str
+    tier: str  # seen, unseen, unseen generator, scripted
+    stage: str  # test, or selection where the agent was still choosing its head
+    episode: int
+    result: float  # the return
+    length: int
+
+
+def play(
+    world: World, ego: Policy, mates: Sequence[Policy], episodes: int, seed: int = 0, size: int = BATCH
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every episode of the ego with each of the teammates: returns (T,E) and lengths (T,E).
+
+    An episode depends on the seed, the teammate's name and its number only.
+    """
+    seeds = np.concatenate([(crc32(f"{seed} {mate.name}".encode()) << 20) + np.arange(episodes) for mate in mates])
+    who = np.repeat(np.arange(len(mates)), episodes)
+    returns, lengths = np.zeros(len(who)), np.zeros(len(who), dtype=np.int64)
+    for first in range(0, len(who), size):
+        part = slice(first, min(first + size, len(who)))
+        returns[part], lengths[part] = _play_batch(world, ego, mates, who[part], seeds[part])
+    return returns.reshape(-1, episodes), lengths.reshape(-1, episodes)
+
+
+class _Seats:
+    """The rows that one policy plays: which environments and agents, and what it remembers there."""
+
+    def __init__(self, policy: Policy, environments: np.ndarray, agents: np.ndarray, keys: np.ndarray) -> None:
+        self.policy, self.environments, self.agents = policy, environments, agents
+        self.at = np.ix_(environments, agents)
+        self._keys = keys[environments]
+        self._draws = np.zeros((len(environments), len(agents) * policy.draws))
+        self._memory = fresh_memory(np.tile(agents, len(environments)), policy.memory_size)
+
+    def act(self, batch: Batch, action: np.ndarray) -> None:
+        rows = len(self._memory)
+        if self.policy.draws:
+            own = self.environments
+            streams.uniforms(self._keys, batch.episode[own], batch.clock[own], self._draws)
+        obs, mask = batch.obs[self.at].reshape(rows, -1), batch.mask[self.at].reshape(rows, -1)
+        chosen, self._memory = self.policy.act(obs, mask, self._memory, self._draws.reshape(rows, -1))
+        action[self.at] = np.asarray(chosen).reshape(len(self.environments), -1)
+
+
+def _play_batch(
+    world: World, ego: Policy, mates: Sequence[Policy], who: np.ndarray, seeds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    batch, size = Batch(world, len(who)), len(who)
+    batch.seed([int(seed) for seed in seeds])
+    batch.reset()
+    agents = np.arange(world.n_agents)
+    ours, theirs = agents[: world.controllable], agents[world.controllable :]
+    seats = [_Seats(ego, np.arange(size), ours, streams.keys(seeds, EGO))]
+    teammate_keys = streams.keys(seeds, streams.TEAMMATE)
+    seats += [_Seats(mates[t], np.flatnonzero(who == t), theirs, teammate_keys) for t in np.unique(who)]
+    action = np.zeros((size, world.n_agents), dtype=np.int64)
+    returns, lengths, running = np.zeros(size), np.zeros(size, dtype=np.int64), np.ones(size, dtype=np.bool_)
+    while running.any():
+        for seat in seats:
+            seat.act(batch, action)
+        batch.step(action)
+        returns += np.where(running, batch.reward, 0.0)
+        lengths += running
+        running &= ~(batch.terminated | batch.truncated)
+    return returns, lengths
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """One line per episode, as CSV."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [column.name for column in fields(Row)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What `write_rows` has written."""
+    wanted = [column.name for column in fields(Row)]
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames != wanted:
+            raise ValueError(f"{path} has the columns {reader.fieldnames}; result rows have {wanted}")
+        try:
+            return [
+                Row(
+                    line["agent"], int(line["seed"]), line["scenario"], line["teammate"], line["tier"], line["stage"],
+                    int(line["episode"]), float(line["result"]), int(line["length"]),
+                )
+                for line in reader
+            ]  # fmt: skip
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path} is damaged: {error}") from error
