@@ -123,6 +123,39 @@ def _compare(arguments: argparse.Namespace) -> None:
     print(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
 
 
+def _zoo_list(arguments: argparse.Namespace) -> None:
+    from macop_aht import zoo
+
+    print(f"{'name':16}{'split':12}{'self-play':>10}{'best response':>15}  does")
+    for card in zoo.cards(arguments.scenario, arguments.zoo).values():
+        print(f"{card.name:16}{card.split:12}{card.self_play:10.2f}{card.best_response:15.2f}  {', '.join(card.tags)}")
+
+
+def _zoo_add(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.evaluation.curation import add
+    from macop_aht.zoo import places
+
+    target = places.find("zoo", arguments.zoo)
+    for card in add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least):
+        print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
+
+
+def _zoo_verify(arguments: argparse.Namespace) -> None:
+    from macop_aht.evaluation.curation import verify
+    from macop_aht.scenarios import SCENARIOS
+    from macop_aht.zoo import places
+
+    target, wrong = places.find("zoo", arguments.zoo), 0
+    present = [name for name in SCENARIOS if (target / name).is_dir()]
+    for scenario, name, complaint in verify(target, arguments.scenarios or present):
+        wrong += bool(complaint)
+        print(f"{scenario} {name}: {complaint or 'as its card says'}")
+    if wrong:
+        raise ValueError(f"{wrong} groups are not as their cards say")
+
+
 class _Bar:
     """What is being done, steps, return, steps per second and time left, on a line; for runs in phases, a line for the whole."""
 
@@ -207,6 +240,26 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=_positive, help="of the processor (default: up to two)")
 
 
+def _add_zoo(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="the groups of a scenario")
+    listing.add_argument("scenario", help="such as LBF4")
+    listing.set_defaults(run=_zoo_list)
+    adding = actions.add_parser("add", help="put the groups of a finished run into the zoo")
+    adding.add_argument("run_folder", metavar="RUN")
+    adding.add_argument("--split", choices=("train", "validation", "test"), required=True)
+    adding.add_argument("--most", type=_positive, help="groups to add at most")
+    adding.add_argument(
+        "--least", type=float, default=0.0, help="self-play that a group must have (default: %(default)s)"
+    )
+    adding.set_defaults(run=_zoo_add)
+    verifying = actions.add_parser("verify", help="recompute every figure on every card")
+    verifying.add_argument("scenarios", nargs="*", help="(default: all)")
+    verifying.set_defaults(run=_zoo_verify)
+    for action in (listing, adding, verifying):
+        action.add_argument("--zoo", metavar="FOLDER", help="another zoo than the installed one")
+
+
 def _parser(command: str) -> argparse.ArgumentParser:
     """Settings are added to the command that is run only: they need torch."""
     parser = argparse.ArgumentParser(
@@ -264,6 +317,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     comparison.add_argument("first", metavar="A.csv")
     comparison.add_argument("second", metavar="B.csv")
     comparison.set_defaults(run=_compare)
+    _add_zoo(commands.add_parser("zoo", help="list, add or verify teammate groups"))
     if command == "train":
         from macop_aht.methods.macop import MacopConfig
 

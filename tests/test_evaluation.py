@@ -15,7 +15,6 @@ from macop_aht.learner.networks import Shape, Stack
 from macop_aht.scenarios import build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.teammates import resolve
-from macop_aht.teammates.protocol import fresh_memory
 
 CPU = torch.device("cpu")
 
@@ -23,22 +22,8 @@ CPU = torch.device("cpu")
 def deeds(scenario, script, episodes=20):
     """The deeds of a scripted team, episode by episode."""
     world = build(scenario)
-    batch, (policy,) = Batch(world, episodes), resolve(f"scripted:{script}", world)
-    batch.seed(range(episodes))
-    batch.reset()
-    rng = np.random.default_rng(0)
-    memory = fresh_memory(np.tile(np.arange(world.n_agents), episodes), policy.memory_size)
-    found = [""] * episodes
-    running = np.ones(episodes, dtype=bool)
-    while running.any():
-        obs, mask = (array.reshape(len(memory), -1) for array in (batch.obs, batch.mask))
-        action, memory = policy.act(obs.copy(), mask.copy(), memory, rng.random((len(memory), policy.draws)))
-        batch.step(action.reshape(episodes, -1))
-        over = (batch.terminated | batch.truncated) & running
-        for b in np.flatnonzero(over):
-            found[b] = world.deed(batch.state, b)
-        running &= ~over
-    return found
+    (policy,) = resolve(f"scripted:{script}", world)
+    return play(world, policy, [policy], episodes).deeds[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -146,14 +131,14 @@ def test_a_run_from_the_command_line_ends_in_a_summary(tmp_path, capsys):
 def test_rows_do_not_depend_on_the_batch_or_on_the_others():
     world = build("CN3")
     mates, ego = resolve("scripted+noisy=0.2", world), resolve("random", world)[0]
-    returns, lengths = play(world, ego, mates, episodes=6, seed=3)
+    played = play(world, ego, mates, episodes=6, seed=3)
     for size in (1, 5, 1_000):
         again = play(world, ego, mates, 6, 3, size)
-        np.testing.assert_array_equal(again[0], returns)
-        np.testing.assert_array_equal(again[1], lengths)
+        np.testing.assert_array_equal(again.returns, played.returns)
+        np.testing.assert_array_equal(again.lengths, played.lengths)
     alone = play(world, ego, mates[1:2], 6, 3)
-    np.testing.assert_array_equal(alone[0][0], returns[1])
-    assert not np.array_equal(play(world, ego, mates, 6, 4)[1], lengths)
+    np.testing.assert_array_equal(alone.returns[0], played.returns[1])
+    assert not np.array_equal(play(world, ego, mates, 6, 4).lengths, played.lengths)
 
 
 def test_evaluating_a_script_knows_who_it_gets_on_with(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import shutil
 from dataclasses import asdict, replace
 
 import gymnasium as gym
@@ -14,7 +15,12 @@ import torch
 
 import macop_aht
 from macop_aht import zoo
+from macop_aht.cli import main
+from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
+from macop_aht.learner.runs import SelfPlayRun, self_play
+from macop_aht.learner.selfplay import SelfPlayConfig
+from macop_aht.learner.training import TrainingConfig
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.teammates.onnx_format import FormatError, Graph, Node, read, write
 from macop_aht.zoo import graphs, places
@@ -264,3 +270,59 @@ def test_cards_survive_writing(tmp_path):
     card = put(tmp_path, "LBF4", "lipo/3", write(graph_of()), tags=["food 0,0"], split="validation")
     assert asdict(read_index(tmp_path / "LBF4")["lipo/3"]) == asdict(card)
     assert isinstance(zoo.graph(card, tmp_path), Graph)
+
+
+# --- From runs into the zoo
+
+
+@pytest.fixture(scope="module")
+def finished_runs(tmp_path_factory):
+    """Two small self-play runs of different seeds."""
+    base = tmp_path_factory.mktemp("runs")
+    training = SelfPlayConfig(2, 400, TrainingConfig(envs=4, batch=8, ratio=4))
+    for seed in (0, 1):
+        run = SelfPlayRun("LBF4", seed, training=training)
+        self_play(run, base / str(seed), device="cpu", say=lambda line: None)
+    return base
+
+
+def test_groups_come_from_runs_with_honest_cards(finished_runs, tmp_path, capsys):
+    target = ["--zoo", str(tmp_path)]
+    assert main(["zoo", "add", str(finished_runs / "0"), "--split", "train", *target]) == 0
+    assert main(["zoo", "add", str(finished_runs / "1"), "--split", "test", *target, "--most", "1"]) == 0
+    cards = zoo.cards("LBF4", tmp_path)
+    assert [(card.name, card.split, card.seed) for card in cards.values()][-1] == ("selfplay/2", "test", 1)
+    assert len({card.sha256 for card in cards.values()}) == len(cards)
+    average = checkpoints.load(finished_runs / "0" / "checkpoints")[0]["learner"]["average"]
+    for name, value in graphs.network_weights(zoo.graph(cards["selfplay/1"], tmp_path)).items():
+        np.testing.assert_allclose(value, average[name][1], atol=1e-3)
+    assert main(["zoo", "verify", *target]) == 0
+    capsys.readouterr()
+    assert main(["zoo", "list", "LBF4", *target]) == 0
+    assert capsys.readouterr().out.count("selfplay/") == 3
+    wrong = {**cards, "selfplay/0": replace(cards["selfplay/0"], self_play=0.9, best_response=0.9)}
+    write_index(tmp_path / "LBF4", wrong, "")
+    assert main(["zoo", "verify", *target]) == 2
+    captured = capsys.readouterr()
+    assert "the card says 0.900" in captured.out
+    assert "1 groups are not as their cards say" in captured.err
+
+
+def test_what_may_not_enter_the_zoo(finished_runs, tmp_path, capsys):
+    target = ["--zoo", str(tmp_path)]
+    assert main(["zoo", "add", str(finished_runs / "0"), "--split", "train", *target]) == 0
+    assert main(["zoo", "add", str(finished_runs / "0"), "--split", "train", *target]) == 2
+    assert "are in the zoo already" in capsys.readouterr().err
+    sibling = tmp_path / "sibling"
+    shutil.copytree(finished_runs / "0", sibling)
+    (sibling / "run.toml").write_text((sibling / "run.toml").read_text() + "\n# another run of that seed\n")
+    assert main(["zoo", "add", str(sibling), "--split", "test", *target]) == 2
+    assert "test groups must come from other seeds" in capsys.readouterr().err
+    before = zoo.list("LBF4", tmp_path)
+    assert main(["zoo", "add", str(sibling), "--split", "train", *target]) == 0  # the same networks again
+    assert zoo.list("LBF4", tmp_path) == before
+    (sibling / "result.json").unlink()
+    assert main(["zoo", "add", str(sibling), "--split", "train", *target]) == 2
+    assert "is not finished" in capsys.readouterr().err
+    assert main(["zoo", "add", str(tmp_path / "nothing"), "--split", "train", *target]) == 2
+    assert "holds no run" in capsys.readouterr().err

@@ -40,14 +40,14 @@ def evaluate(
     world = build(scenario)
     mates = {mate.name: mate for spec in teammates for mate in resolve(spec, world, scenario)}
     met = {mate.name for spec in seen for mate in resolve(spec, world, scenario)}
-    returns, lengths = play(world, agent.policy, list(mates.values()), episodes, seed, size)
+    played = play(world, agent.policy, list(mates.values()), episodes, seed, size)
     cards = _cards(scenario, mates)
     rows = []
     for t, name in enumerate(mates):
         tier = "seen" if name in met else _tier(agent, cards.get(name))
         rows += [
-            Row(agent.name, agent.seed, scenario, name, tier, "test", e, float(returns[t, e]), int(lengths[t, e]))
-            for e in range(episodes)
+            Row(agent.name, agent.seed, scenario, name, tier, "test", e, float(result), int(length))
+            for e, (result, length) in enumerate(zip(played.returns[t], played.lengths[t], strict=True))
         ]
     return rows
 

@@ -34,20 +34,25 @@ class Row:
     length: int
 
 
-def play(
-    world: World, ego: Policy, mates: Sequence[Policy], episodes: int, seed: int = 0, size: int = BATCH
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every episode of the ego with each of the teammates: returns (T,E) and lengths (T,E).
+@dataclass(frozen=True)
+class Played:
+    """What came of an agent's episodes with T teammates."""
+
+    returns: np.ndarray  # (T,E)
+    lengths: np.ndarray  # (T,E)
+    deeds: np.ndarray  # (T,E) of str
+
+
+def play(world: World, ego: Policy, mates: Sequence[Policy], episodes: int, seed: int = 0, size: int = BATCH) -> Played:
+    """`episodes` episodes of the ego with each of the teammates.
 
     An episode depends on the seed, the teammate's name and its number only.
     """
     seeds = np.concatenate([(crc32(f"{seed} {mate.name}".encode()) << 20) + np.arange(episodes) for mate in mates])
     who = np.repeat(np.arange(len(mates)), episodes)
-    returns, lengths = np.zeros(len(who)), np.zeros(len(who), dtype=np.int64)
-    for first in range(0, len(who), size):
-        part = slice(first, min(first + size, len(who)))
-        returns[part], lengths[part] = _play_batch(world, ego, mates, who[part], seeds[part])
-    return returns.reshape(-1, episodes), lengths.reshape(-1, episodes)
+    starts = range(0, len(who), size)
+    parts = [_play_batch(world, ego, mates, who[at : at + size], seeds[at : at + size]) for at in starts]
+    return Played(*(np.concatenate(column).reshape(-1, episodes) for column in zip(*parts, strict=True)))
 
 
 class _Seats:
@@ -72,7 +77,7 @@ class _Seats:
 
 def _play_batch(
     world: World, ego: Policy, mates: Sequence[Policy], who: np.ndarray, seeds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     batch, size = Batch(world, len(who)), len(who)
     batch.seed([int(seed) for seed in seeds])
     batch.reset()
@@ -83,14 +88,18 @@ def _play_batch(
     seats += [_Seats(mates[t], np.flatnonzero(who == t), theirs, teammate_keys) for t in np.unique(who)]
     action = np.zeros((size, world.n_agents), dtype=np.int64)
     returns, lengths, running = np.zeros(size), np.zeros(size, dtype=np.int64), np.ones(size, dtype=np.bool_)
+    deeds = np.full(size, "", dtype=object)
     while running.any():
         for seat in seats:
             seat.act(batch, action)
         batch.step(action)
         returns += np.where(running, batch.reward, 0.0)
         lengths += running
-        running &= ~(batch.terminated | batch.truncated)
-    return returns, lengths
+        over = running & (batch.terminated | batch.truncated)
+        for b in np.flatnonzero(over).tolist():
+            deeds[b] = world.deed(batch.state, b)
+        running &= ~over
+    return returns, lengths, deeds
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

@@ -1,0 +1,253 @@
+"""Groups from finished runs into the zoo: cards, near-duplicates out, splits kept apart; and every figure on a card recomputed.
+
+Figures come from the files as they lie in the zoo, through onnxruntime, so that whoever has the zoo can check them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from macop_aht import zoo
+from macop_aht.evaluation.matches import play
+from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.onnx import OnnxPolicy
+from macop_aht.teammates.onnx_format import write
+from macop_aht.zoo import graphs
+from macop_aht.zoo.cards import INDEX, Card, Split, read_index, write_index
+
+EPISODES = 100  # of self-play, behind the figures on a card
+SEED = 77_000  # of these episodes
+ALIKE = 0.95  # near-duplicates get this share of their self-play from each other,
+AGREE = 0.9  # and act the same in this share of steps
+TOLERANCE = 0.05  # of a figure that is recomputed on another machine, as a share of it
+ABOUT = "Teammate groups of this scenario. best_response is the best return known with the group: its own self-play, or an ego's."
+
+
+@dataclass(frozen=True)
+class Found:
+    """A group in a run."""
+
+    origin: str
+    weights: dict[str, np.ndarray]
+    best_head: float  # what the run's ego gets with it; 0 where it has none
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder holds, as far as the zoo is concerned."""
+
+    scenario: str
+    generator: str
+    seed: int
+    config_hash: str
+    groups: list[Found]
+
+
+def read_run(folder: Path) -> Run:
+    """The groups of a finished run of `macop train` or `macop selfplay`."""
+    if not (folder / "run.toml").exists():
+        raise FileNotFoundError(f"{folder} holds no run: there is no run.toml in it")
+    text = (folder / "run.toml").read_text(encoding="utf-8")
+    settings = tomllib.loads(text)
+    generator = settings.get("method", "selfplay")
+    finished = folder / ("summary.json" if "method" in settings else "result.json")
+    if not finished.exists():
+        raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
+    groups = list(_generated(folder) if "method" in settings else _teams(folder))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Run(settings["scenario"], generator, settings["seed"], digest, groups)
+
+
+def _generated(folder: Path) -> Iterator[Found]:
+    """Every group that the ego has met, once."""
+    from macop_aht.learner.checkpoints import read
+
+    summary = json.loads((folder / "summary.json").read_text())
+    best = dict(zip(summary["groups"], summary["best_head"], strict=True))
+    met = set()
+    for path in sorted((folder / "phases").glob("population-*.npz")):
+        arrays, note = read(path)
+        for k, name in enumerate(note["names"]):
+            if name not in met:
+                met.add(name)
+                yield Found(name, {part: array[k] for part, array in arrays["net"].items()}, best.get(name, 0.0))
+
+
+def _teams(folder: Path) -> Iterator[Found]:
+    """The teams of a self-play run, as it ended."""
+    from macop_aht.learner.checkpoints import load
+
+    found = load(folder / "checkpoints")
+    if found is None:
+        raise ValueError(f"the run in {folder} has no checkpoint")
+    average = found[0]["learner"]["average"]
+    for k in range(len(next(iter(average.values())))):
+        yield Found(str(k), {part: array[k] for part, array in average.items()}, 0.0)
+
+
+# --- Adding
+
+
+def add(folder: Path, target: Path, split: Split, most: int | None = None, least: float = 0.0) -> list[Card]:
+    """Put a run's groups into a zoo, those with a self-play of at least `least`, at most `most` of them; gives the new cards."""
+    run = read_run(folder)
+    own = target / run.scenario
+    cards = read_index(own) if (own / INDEX).exists() else {}
+    _keep_apart(run, split, cards)
+    world = build(run.scenario)
+    candidates = [_candidate(run, group, world, target) for group in run.groups]
+    candidates = [candidate for candidate in candidates if candidate.card.self_play >= least]
+    present = [_load(card, world, target) for card in cards.values() if card.generator == run.generator]
+    kept = without_duplicates(world, candidates, present)[:most]
+    number = 1 + max(
+        (int(name.split("/")[1]) for name, card in cards.items() if card.generator == run.generator), default=-1
+    )
+    added = []
+    own.mkdir(parents=True, exist_ok=True)
+    for k, candidate in enumerate(kept):
+        name = f"{run.generator}/{number + k}"
+        card = replace(candidate.card, name=name, file=name.replace("/", "-") + ".onnx", split=split)
+        (own / card.file).write_bytes(candidate.content)
+        added.append(card)
+    write_index(own, {**cards, **{card.name: card for card in added}}, ABOUT)
+    return added
+
+
+def _keep_apart(run: Run, split: Split, cards: dict[str, Card]) -> None:
+    """A run's groups go into the zoo once, and no seed of a generator is in the test split and another."""
+    siblings = [card for card in cards.values() if (card.generator, card.seed) == (run.generator, run.seed)]
+    if any(card.config_hash == run.config_hash for card in siblings):
+        raise ValueError(f"the groups of this run ({run.generator}, seed {run.seed}) are in the zoo already")
+    if any((card.split == "test") != (split == "test") for card in siblings):
+        raise ValueError(
+            f"groups of {run.generator}, seed {run.seed}, are in the split {siblings[0].split!r}; test groups must come from "
+            "other seeds than the rest. Use another split or another run"
+        )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A group with its file and its card, ready for the zoo."""
+
+    card: Card
+    content: bytes
+    policy: OnnxPolicy
+
+
+def _candidate(run: Run, group: Found, world: World, target: Path) -> Candidate:
+    """The file in half precision where no action changes by it, and the figures of its card."""
+    sizes = (len(world.actions), world.n_agents)
+    single, half = (write(graphs.group_graph(group.weights, *sizes, half=narrow)) for narrow in (False, True))
+    place = target / run.scenario / "candidate.onnx"
+    policies = [OnnxPolicy(place, world, content, name="candidate") for content in (single, half)]
+    same = agreement(world, policies[0], policies[1]) == 1.0
+    content, policy = (half, policies[1]) if same else (single, policies[0])
+    self_play, tags = figures(world, policy)
+    best = max(self_play, group.best_head)
+    card = Card(
+        f"{run.generator}/0", run.scenario, run.generator, run.seed, group.origin, run.config_hash, "candidate.onnx",
+        hashlib.sha256(content).hexdigest(), "half" if same else "single", self_play, round(best, 4), tags,
+    )  # fmt: skip
+    return Candidate(card, content, policy)
+
+
+def _load(card: Card, world: World, target: Path) -> Candidate:
+    path = target / card.scenario / card.file
+    return Candidate(card, path.read_bytes(), OnnxPolicy(path, world, path.read_bytes(), name="candidate"))
+
+
+def figures(world: World, policy: OnnxPolicy) -> tuple[float, list[str]]:
+    """The self-play return of a group, and what it does, the most frequent first."""
+    played = play(world, _renamed(policy), [_renamed(policy)], EPISODES, SEED)
+    deeds = Counter(deed for deed in played.deeds[0].tolist() if deed)
+    return round(float(played.returns.mean()), 4), [
+        deed for deed, count in deeds.most_common(3) if count >= EPISODES // 10
+    ]
+
+
+def _renamed(policy: OnnxPolicy) -> OnnxPolicy:
+    """Episodes depend on the teammate's name; a card's figures should not."""
+    policy.name = "candidate"
+    return policy
+
+
+def agreement(world: World, one: OnnxPolicy, two: OnnxPolicy) -> float:
+    """The share of decisions in the self-play of `one` in which `two`, with the same history, would decide the same."""
+    witness = _Witness(one, two)
+    play(world, witness, [witness], EPISODES // 4, SEED)
+    return witness.same / max(witness.decisions, 1)
+
+
+class _Witness:
+    """Plays as one policy does, and counts when another would do the same."""
+
+    draws = 0
+
+    def __init__(self, one: OnnxPolicy, two: OnnxPolicy) -> None:
+        self.name, self.memory_size = "candidate", one.memory_size + two.memory_size
+        self._one, self._two, self.same, self.decisions = one, two, 0, 0
+
+    def act(
+        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        width = self._one.memory_size
+        first, second = memory[:, :width], memory[:, width:].copy()
+        second[:, :2] = first[:, :2]  # the agent and the last action are those of the one that plays
+        action, first = self._one.act(obs, mask, first, draws)
+        other, second = self._two.act(obs, mask, second, draws)
+        self.same, self.decisions = self.same + int((action == other).sum()), self.decisions + len(action)
+        return action, np.concatenate([first, second], axis=1)
+
+
+def without_duplicates(world: World, candidates: Sequence[Candidate], present: Sequence[Candidate]) -> list[Candidate]:
+    """Those that are not nearly the same as one kept before: the same deed, good cross-play both ways, the same decisions."""
+    kept: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda candidate: -candidate.card.self_play):
+        if not any(_alike(world, candidate, other) for other in [*present, *kept]):
+            kept.append(candidate)
+    order = {id(candidate): k for k, candidate in enumerate(candidates)}
+    return sorted(kept, key=lambda candidate: order[id(candidate)])
+
+
+def _alike(world: World, one: Candidate, two: Candidate) -> bool:
+    if one.card.tags[:1] != two.card.tags[:1]:
+        return False
+    if min(agreement(world, one.policy, two.policy), agreement(world, two.policy, one.policy)) < AGREE:
+        return False
+    own = min(one.card.self_play, two.card.self_play)
+    ways = (one.policy, two.policy), (two.policy, one.policy)
+    return all(play(world, ego, [mate], EPISODES // 4, SEED).returns.mean() >= ALIKE * own for ego, mate in ways)
+
+
+# --- Verifying
+
+
+def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """For every group: scenario, name, and what is wrong with it, or "" for nothing. Every figure on its card is recomputed."""
+    for scenario in scenarios:
+        world = build(scenario)
+        for name, card in zoo.cards(scenario, target).items():
+            yield scenario, name, _complaint(world, card, target)
+
+
+def _complaint(world: World, card: Card, target: Path) -> str:
+    try:
+        self_play, tags = figures(world, zoo.load(card.scenario, card.name, target))
+    except (ValueError, FileNotFoundError) as error:
+        return str(error)
+    if abs(self_play - card.self_play) > TOLERANCE * max(abs(card.self_play), 1.0):
+        return f"its self-play is {self_play:.3f}, the card says {card.self_play:.3f}"
+    if tags[:1] != card.tags[:1]:
+        return f"it does {tags[:1]}, the card says {card.tags[:1]}"
+    if card.best_response < self_play - TOLERANCE * max(abs(self_play), 1.0):
+        return f"its best response is {card.best_response:.3f} on the card, less than its self-play, {self_play:.3f}"
+    return ""
