@@ -108,6 +108,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     rows = evaluate(agent, arguments.scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
     if arguments.csv:
         write_rows(rows, Path(arguments.csv))
+    if arguments.html:
+        from macop_aht.evaluation import report
+
+        report.write(rows, Path(arguments.html))
     print(table(rows))
 
 
@@ -121,6 +125,23 @@ def _compare(arguments: argparse.Namespace) -> None:
     chance = "no difference to test" if found.p is None else f"p = {found.p:.3f} (Wilcoxon, paired by teammate)"
     print(f"{found.teammates} teammates in common: {found.first:.3f} and {found.second:.3f}")
     print(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
+
+
+def _crossplay(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.evaluation import crossplay
+    from macop_aht.scenarios import build
+    from macop_aht.teammates import resolve
+
+    world = build(arguments.scenario)
+    policies = [policy for spec in arguments.policies for policy in resolve(spec, world, arguments.scenario)]
+    returns = crossplay.matrix(world, policies, arguments.episodes, arguments.seed)
+    names = [policy.name.split(":")[-1] for policy in policies]
+    crossplay.write(
+        returns, names, f"{arguments.scenario}: ego in the row, teammate in the column", Path(arguments.out)
+    )
+    print(crossplay.summary(returns))
 
 
 def _zoo_list(arguments: argparse.Namespace) -> None:
@@ -312,7 +333,15 @@ def _parser(command: str) -> argparse.ArgumentParser:
     evaluation.add_argument("--episodes", type=_positive, default=32, help="per teammate (default: %(default)s)")
     evaluation.add_argument("--seed", type=int, default=0)
     evaluation.add_argument("--csv", metavar="FILE", help="where to write a row per episode")
+    evaluation.add_argument("--html", metavar="FILE", help="where to write a page with the table and plots")
     evaluation.set_defaults(run=_evaluate)
+    crossplay = commands.add_parser("crossplay", help="the matrix of who gets on with whom")
+    crossplay.add_argument("scenario", help="such as LBF4")
+    crossplay.add_argument("policies", nargs="+", help="such as zoo:train scripted:nearest FILE.onnx")
+    crossplay.add_argument("--episodes", type=_positive, default=32, help="per pairing (default: %(default)s)")
+    crossplay.add_argument("--seed", type=int, default=0)
+    crossplay.add_argument("--out", default="crossplay", help="writes OUT.csv and OUT.png (default: %(default)s)")
+    crossplay.set_defaults(run=_crossplay)
     comparison = commands.add_parser("compare", help="compare two agents by the rows of their evaluations")
     comparison.add_argument("first", metavar="A.csv")
     comparison.add_argument("second", metavar="B.csv")

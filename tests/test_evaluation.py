@@ -162,6 +162,29 @@ def test_evaluating_a_script_knows_who_it_gets_on_with(tmp_path, capsys):
     assert "8 teammates in common" in capsys.readouterr().out
 
 
+def test_a_report_is_one_page_with_everything_in_it(tmp_path):
+    page = tmp_path / "report.html"
+    command = ["evaluate", "scripted:corner-ne", "--scenario", "LBF4", "--teammates", "scripted", "--episodes", "4"]
+    assert main([*command, "--seen", "scripted:corner-ne", "--html", str(page)]) == 0
+    text = page.read_text()
+    assert text.count("data:image/png;base64,") == 2
+    assert 'src="http' not in text
+    assert "<td>seen</td><td>1</td><td>4</td>" in text
+
+
+def test_cross_play_of_scripts(tmp_path, capsys):
+    out = tmp_path / "matrix"
+    names = ["corner-ne", "corner-nw", "nearest"]
+    assert (
+        main(["crossplay", "LBF4", *[f"scripted:{name}" for name in names], "--episodes", "8", "--out", str(out)]) == 0
+    )
+    assert "3 policies: mean return" in capsys.readouterr().out
+    header, *rows = (line.split(",") for line in out.with_suffix(".csv").read_text().splitlines())
+    assert header == ["ego", *names]
+    assert [float(rows[0][1]), float(rows[0][2]), float(rows[1][1])] == [1.0, 0.0, 0.0]
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_comparing_by_hand():
     def rows(results):
         return [Row("a", 0, "LBF4", mate, "unseen", "test", 0, result, 5) for mate, result in results.items()]
