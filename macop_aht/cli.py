@@ -127,6 +127,15 @@ def _compare(arguments: argparse.Namespace) -> None:
     print(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
 
 
+def _export(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.deploy.export import export
+
+    export(Path(arguments.run_folder), Path(arguments.out))
+    print(f"wrote {arguments.out}")
+
+
 def _crossplay(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
@@ -335,6 +344,10 @@ def _parser(command: str) -> argparse.ArgumentParser:
     evaluation.add_argument("--csv", metavar="FILE", help="where to write a row per episode")
     evaluation.add_argument("--html", metavar="FILE", help="where to write a page with the table and plots")
     evaluation.set_defaults(run=_evaluate)
+    exporting = commands.add_parser("export", help="write a trained ego as an ONNX bundle, for apps without torch")
+    exporting.add_argument("run_folder", metavar="RUN")
+    exporting.add_argument("--out", required=True, metavar="FOLDER")
+    exporting.set_defaults(run=_export)
     crossplay = commands.add_parser("crossplay", help="the matrix of who gets on with whom")
     crossplay.add_argument("scenario", help="such as LBF4")
     crossplay.add_argument("policies", nargs="+", help="such as zoo:train scripted:nearest FILE.onnx")

@@ -21,8 +21,8 @@ from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
 from macop_aht.learner.runs import SelfPlayRun, self_play
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
+from macop_aht.onnx_format import FormatError, Graph, Node, read, write
 from macop_aht.scenarios import SCENARIOS, build
-from macop_aht.teammates.onnx_format import FormatError, Graph, Node, read, write
 from macop_aht.zoo import graphs, places
 from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from macop_aht import zoo
 from macop_aht.evaluation.matches import play
+from macop_aht.onnx_format import write
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.onnx import OnnxPolicy
-from macop_aht.teammates.onnx_format import write
 from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import INDEX, Card, Split, read_index, write_index
 

@@ -14,7 +14,7 @@ import torch
 from macop_aht.config import changed, from_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.device import choose_device
-from macop_aht.learner.networks import Stack
+from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.runs import open_folder
 from macop_aht.methods import macop
 from macop_aht.methods.journal import Journal, Status
@@ -82,6 +82,14 @@ def groups_of(folder: Path, setup: Setup) -> dict[str, Stack]:
         population = macop.Population.load(setup, *checkpoints.read(path))
         found |= {name: Stack.gather([(population.net, k)]) for k, name in enumerate(population.names)}
     return found
+
+
+def ego_of(folder: Path, setup: Setup) -> Ego:
+    """The ego as it was after the last group."""
+    phases = sorted((folder / "phases").glob("ego-*.npz"))
+    if not phases:
+        raise FileNotFoundError(f"the run in {folder} has no ego yet; go on with --resume")
+    return macop.Learned.load(setup, *checkpoints.read(phases[-1])).ego
 
 
 def train(

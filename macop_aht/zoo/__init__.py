@@ -15,10 +15,10 @@ import builtins
 import hashlib
 from pathlib import Path
 
+from macop_aht.onnx_format import FormatError, Graph, read
 from macop_aht.scenarios import build, find
 from macop_aht.scenarios.spec import World, hint
 from macop_aht.teammates.onnx import OnnxPolicy
-from macop_aht.teammates.onnx_format import FormatError, Graph, read
 from macop_aht.zoo import graphs, places
 from macop_aht.zoo.cards import SPLITS, Card, read_index
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from macop_aht.teammates.onnx_format import FormatError, Graph, Node, Tensor
+from macop_aht.onnx_format import Builder, FormatError, Graph, Tensor
 
 LAYERS = (
     "backbone.encoder1", "backbone.encoder2", "backbone.gru_input", "backbone.gru_hidden", "heads.head1", "heads.head2",
@@ -22,29 +22,12 @@ LIMIT = 4 * 2**20  # bytes of a file
 HIDDEN_LIMIT = 1_024  # of a network's memory
 
 
-class _Builder:
-    """Nodes one after the other, with names as they come."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-
-    def __call__(self, op: str, *inputs: str, output: str = "", **attributes: int | float | list[int]) -> str:
-        name = output or f"{op.lower()}{len(self.nodes)}"
-        self.nodes.append(Node(op, inputs, (name,), attributes))
-        return name
-
-    def split(self, value: str, sizes: str, count: int) -> list[str]:
-        names = [f"split{len(self.nodes)}_{part}" for part in range(count)]
-        self.nodes.append(Node("Split", (value, sizes), tuple(names), {"axis": -1}))
-        return names
-
-
-def one_hot(add: _Builder, index: str, numbers: str) -> str:
+def one_hot(add: Builder, index: str, numbers: str) -> str:
     """Rows with a 1 at the index; none where it is -1."""
     return add("Cast", add("Equal", add("Unsqueeze", index, "last_axis"), numbers), to=1)
 
 
-def gru(add: _Builder, gates: str, recurrent: str, memory: str, output: str) -> str:
+def gru(add: Builder, gates: str, recurrent: str, memory: str, output: str) -> str:
     """A step of the recurrence from both halves of the gates (reset, update, new), as `learner.recurrence.cell` has it."""
     reset_in, update_in, new_in = add.split(gates, "thirds", 3)
     reset_own, update_own, new_own = add.split(recurrent, "thirds", 3)
@@ -56,7 +39,7 @@ def gru(add: _Builder, gates: str, recurrent: str, memory: str, output: str) -> 
 
 def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, half: bool = False) -> Graph:
     """The graph of a network with these weights, by name: `LAYER.weight` (in, out) and `LAYER.bias` (out,)."""
-    add, stored = _Builder(), dict(weights)
+    add, stored = Builder(), dict(weights)
     if half:
         stored = {name: array.astype(np.float16) for name, array in stored.items()}
     wide = {name: add("Cast", name, to=1) if half else name for name in stored}

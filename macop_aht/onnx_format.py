@@ -54,6 +54,25 @@ class Graph:
     opset: int = OPSET
 
 
+class Builder:
+    """Nodes one after the other, with names as they come."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def __call__(self, op: str, *inputs: str, output: str = "", **attributes: int | float | list[int]) -> str:
+        """Add an operation with one output; gives its name."""
+        name = output or f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(Node(op, inputs, (name,), attributes))
+        return name
+
+    def split(self, value: str, sizes: str, count: int) -> list[str]:
+        """Parts along the last axis."""
+        names = [f"split{len(self.nodes)}_{part}" for part in range(count)]
+        self.nodes.append(Node("Split", (value, sizes), tuple(names), {"axis": -1}))
+        return names
+
+
 # --- Writing
 
 

@@ -1,0 +1,114 @@
+"""Head selectors as ONNX graphs: which head to play next, from what every head has returned so far.
+
+Inputs: `tried` (K,) and `mean_return` (K,), zeros at first; `last_head` (), -1 at first, and `last_return` (): what was just
+played; `budget` (): episodes that may be spent on choosing. Outputs: `next_tried`, `next_mean_return`, `next_head` () to play
+now, `best_head` () so far. Once the budget is spent, the next head is the best. Thompson also takes `draws` (K,), standard
+normal.
+
+meta-test   the paper's: the heads in turn
+halving     successive halving: after every share of the budget, half of the heads are left, the better ones
+thompson    the head that is best in a draw of what it might return
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from macop_aht.onnx_format import Builder, Graph, Tensor
+
+NEVER = -1e30  # the return of a head that was not tried
+THOMPSON_SPREAD = 0.5  # standard deviation of an episode's return, over what has been the best so far
+
+
+def _graph(heads: int, name: str, choose: Callable[[Builder, int], str], draws: bool = False) -> Graph:
+    """What all have in common: count what was played, and go over to the best when the budget is spent."""
+    add = Builder()
+    played = add("Cast", add("Equal", "numbers", "last_head"), to=1)  # all zero at first
+    tried = add("Add", "tried", played, output="next_tried")
+    step = add("Div", add("Sub", "last_return", "mean_return"), add("Max", tried, "one"))
+    mean = add("Add", "mean_return", add("Mul", played, step), output="next_mean_return")
+    add("Where", add("Greater", tried, "zero"), mean, "never", output="known")
+    add("ReduceSum", tried, "first_axis", output="total", keepdims=0)
+    best = add("ArgMax", "known", output="best_head", axis=0, keepdims=0)
+    add("Cast", "budget", output="budget_real", to=1)
+    searching = add("Less", "total", "budget_real")
+    add("Where", searching, choose(add, heads), best, output="next_head")
+    inputs = [
+        Tensor("tried", np.float32, (heads,)),
+        Tensor("mean_return", np.float32, (heads,)),
+        Tensor("last_head", np.int64, ()),
+        Tensor("last_return", np.float32, ()),
+        Tensor("budget", np.int64, ()),
+    ]
+    if draws:
+        inputs.append(Tensor("draws", np.float32, (heads,)))
+    outputs = [
+        Tensor("next_tried", np.float32, (heads,)),
+        Tensor("next_mean_return", np.float32, (heads,)),
+        Tensor("next_head", np.int64, ()),
+        Tensor("best_head", np.int64, ()),
+    ]
+    rounds = max(math.ceil(math.log2(heads)), 1)
+    constants = {
+        "numbers": np.arange(heads),
+        "zero": np.float32(0),
+        "one": np.float32(1),
+        "never": np.float32(NEVER),
+        "first_axis": np.array([0]),
+        "second_axis": np.array([1]),
+        "heads": np.float32(heads),
+        "rounds": np.float32(rounds),
+        "last_round": np.float32(rounds - 1),
+        "two": np.float32(2),
+        "much": np.float32(1e9),
+        "spread": np.float32(THOMPSON_SPREAD),
+        "earlier": np.tri(heads, k=-1, dtype=np.float32),  # row i: the heads before i
+    }
+    used = {name for node in add.nodes for name in node.inputs}
+    weights = {key: np.asarray(value) for key, value in constants.items() if key in used}
+    return Graph(add.nodes, inputs, outputs, weights, {"selector": name})
+
+
+def meta_test(heads: int) -> Graph:
+    """The heads in turn."""
+
+    def choose(add: Builder, heads: int) -> str:
+        return add("Cast", add("Mod", "total", "heads", fmod=1), to=7)
+
+    return _graph(heads, "meta-test", choose)
+
+
+def halving(heads: int) -> Graph:
+    """The budget in as many equal rounds as it takes to halve the heads down to one; a round goes over those that are left."""
+
+    def choose(add: Builder, heads: int) -> str:
+        done = add("Floor", add("Div", add("Mul", "total", "rounds"), add("Max", "budget_real", "one")))
+        left = add("Ceil", add("Div", "heads", add("Pow", "two", add("Min", done, "last_round"))))
+        # A head's rank: how many are better, or as good and before it.
+        column, row = add("Unsqueeze", "known", "second_axis"), add("Unsqueeze", "known", "first_axis")
+        better = add("Cast", add("Greater", row, column), to=1)
+        equal = add("Mul", add("Cast", add("Equal", row, column), to=1), "earlier")
+        rank = add("ReduceSum", add("Add", better, equal), "second_axis", keepdims=0)
+        out = add("Cast", add("Not", add("Less", rank, left)), to=1)
+        return add("ArgMin", add("Add", "next_tried", add("Mul", out, "much")), axis=0, keepdims=0)
+
+    return _graph(heads, "halving", choose)
+
+
+def thompson(heads: int) -> Graph:
+    """Each head once; then the one whose mean return, plus what it may be off by, is the largest."""
+
+    def choose(add: Builder, heads: int) -> str:
+        scale = add("Mul", "spread", add("Max", add("ReduceMax", "known", keepdims=0), "one"))
+        error = add("Mul", "draws", add("Div", scale, add("Sqrt", add("Max", "next_tried", "one"))))
+        drawn = add("Add", "next_mean_return", error)
+        untried = add("Cast", add("Equal", "next_tried", "zero"), to=1)
+        return add("ArgMax", add("Add", drawn, add("Mul", untried, "much")), axis=0, keepdims=0)
+
+    return _graph(heads, "thompson", choose, draws=True)
+
+
+SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
