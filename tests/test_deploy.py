@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import onnx
 import onnxruntime
@@ -290,3 +292,33 @@ def test_export_from_a_run(tmp_path, capsys):
     assert main(["export", str(run), "--out", str(out)]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert main(["export", str(Path(tmp_path / "nothing")), "--out", str(tmp_path / "x")]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("npm") is None, reason="node is not installed")
+def test_node_acts_as_python_does(bundle, tmp_path):
+    """Recorded LBF4 episodes, the heads chosen on the way: the same actions and the same heads."""
+    source = Path(__file__).parent.parent / "examples" / "node"
+    shutil.copytree(source, tmp_path / "node", ignore=shutil.ignore_patterns("node_modules"))
+    subprocess.run(["npm", "install", "--ignore-scripts", "--silent"], cwd=tmp_path / "node", check=True)
+    env = gym.make("MacopLBF4-v0", teammate="scripted")
+    agent, recording, expected = EgoAgent.load(bundle), [], []
+    for episode in range(15):
+        obs, info = env.reset(seed=episode)
+        agent.episode_begin()
+        steps, actions, total, over, head = [], [], 0.0, False, int(agent.head[0])
+        while not over:
+            mask = info["action_mask"]
+            action = int(agent.act(obs, mask))
+            steps.append({"obs": [obs.tolist()], "mask": [mask.tolist()]})
+            actions.append([action])
+            obs, reward, terminated, truncated, info = env.step(action)
+            total, over = total + float(reward), terminated or truncated
+        total += episode % 3  # so that there is something to choose by
+        agent.episode_end(total)
+        recording.append({"steps": steps, "return": total})
+        expected.append({"head": head, "actions": actions})
+    (tmp_path / "recording.json").write_text(json.dumps(recording))
+    command = ["node", "play.mjs", str(bundle), str(tmp_path / "recording.json"), "meta-test"]
+    played = subprocess.run(command, cwd=tmp_path / "node", check=True, capture_output=True, text=True).stdout
+    assert json.loads(played) == expected

@@ -1,0 +1,86 @@
+// An ego bundle at work in Node: the same files and tensors as macop_aht.deploy.runtime, for one team.
+//
+//   const agent = await EgoAgent.load("agents/macop/LBF4", "meta-test");
+//   agent.episodeBegin();
+//   const actions = await agent.act(obs, mask);   // arrays of m rows: m x D numbers, m x A zeros and ones
+//   await agent.episodeEnd(episodeReturn);
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import ort from "onnxruntime-node";
+
+const EPISODES_PER_HEAD = 4;
+
+const floats = (values, dims) => new ort.Tensor("float32", Float32Array.from(values), dims);
+const whole = (values, dims) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), dims);
+
+async function session(folder, manifest, name) {
+  const content = await readFile(path.join(folder, name));
+  if (createHash("sha256").update(content).digest("hex") !== manifest.sha256[name]) {
+    throw new Error(`${name} is not the file that the manifest describes: its sha-256 differs`);
+  }
+  return ort.InferenceSession.create(content);
+}
+
+export class EgoAgent {
+  static async load(folder, selector = "meta-test", budget = undefined) {
+    const manifest = JSON.parse(await readFile(path.join(folder, "manifest.json"), "utf8"));
+    const agent = new EgoAgent();
+    agent.manifest = manifest;
+    agent.network = await session(folder, manifest, "agent.onnx");
+    agent.selector = await session(folder, manifest, `selectors/${selector}.onnx`);
+    agent.budget = budget ?? EPISODES_PER_HEAD * manifest.heads;
+    agent.tried = new Array(manifest.heads).fill(0);
+    agent.meanReturn = new Array(manifest.heads).fill(0);
+    agent.head = -1;
+    await agent.episodeEnd(0);
+    agent.episodeBegin();
+    return agent;
+  }
+
+  episodeBegin() {
+    const { controllable, hidden } = this.manifest;
+    this.memory = new Array(controllable * hidden).fill(0);
+    this.lastAction = new Array(controllable).fill(-1);
+  }
+
+  async act(obs, mask) {
+    const { controllable, hidden, observations, actions, heads } = this.manifest;
+    if (obs.length !== controllable || obs.some((row) => row.length !== observations.length)) {
+      throw new Error(`obs must be ${controllable} x ${observations.length} for ${this.manifest.scenario}`);
+    }
+    const result = await this.network.run({
+      obs: floats(obs.flat(), [controllable, observations.length]),
+      last_action: whole(this.lastAction, [controllable]),
+      agent: whole([...Array(controllable).keys()], [controllable]),
+      memory: floats(this.memory, [controllable, hidden]),
+    });
+    this.memory = Array.from(result.next_memory.data);
+    const q = result.q.data; // controllable x heads x actions
+    this.lastAction = mask.map((allowed, row) => {
+      const at = (row * heads + this.head) * actions.length;
+      let best = -1;
+      for (let a = 0; a < actions.length; a += 1) {
+        if (allowed[a] && (best < 0 || q[at + a] > q[at + best])) best = a;
+      }
+      if (best < 0) throw new Error(`mask leaves no action to agent ${row}`);
+      return best;
+    });
+    return this.lastAction;
+  }
+
+  // The head for the next episode, from what the last one returned. (Thompson also wants `draws`; see the documentation.)
+  async episodeEnd(episodeReturn) {
+    const { heads } = this.manifest;
+    const result = await this.selector.run({
+      tried: floats(this.tried, [heads]),
+      mean_return: floats(this.meanReturn, [heads]),
+      last_head: whole([this.head], []),
+      last_return: floats([episodeReturn], []),
+      budget: whole([this.budget], []),
+    });
+    this.tried = Array.from(result.next_tried.data);
+    this.meanReturn = Array.from(result.next_mean_return.data);
+    this.head = Number(result.next_head.data[0]);
+  }
+}
