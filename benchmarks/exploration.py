@@ -1,6 +1,6 @@
 """What random teams hit on: the mean return of random episodes, by how exploration draws (docs/deviations.md, 4).
 
-    python benchmarks/exploration.py [--episodes 4000] [--out FILE]
+python benchmarks/exploration.py [--episodes 4000] [--out FILE]
 """
 
 from __future__ import annotations

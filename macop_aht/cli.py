@@ -227,31 +227,43 @@ class _Bar:
 
 
 def _add_settings(parser: argparse.ArgumentParser, kind: type) -> None:
-    """An option for every value of a configuration: by its path, and by its last word where that is the only one."""
+    """An option for every value of a configuration by its path, and by its last word for all of that name at once."""
     from macop_aht.config import settings
 
     group = parser.add_argument_group("settings", "without them, what is recommended for the scenario")
     found = settings(kind)
-    last_words = [setting.path.split(".")[-1] for setting in found]
-    for setting, word in zip(found, last_words, strict=True):
-        names = {setting.path, word} if last_words.count(word) == 1 else {setting.path}
-        choices = getattr(setting.kind, "__args__", None)
-        group.add_argument(
-            *(f"--{name.replace('_', '-')}" for name in sorted(names, key=len)),
-            dest=f"settings.{setting.path}",
-            type=_truth if setting.kind is bool else str if choices else setting.kind,
-            choices=choices,
-            metavar=None if choices else {bool: "yes|no", int: "N", float: "X"}.get(setting.kind, "TEXT"),
-            help=setting.about.replace("%", "%%"),
-        )
+    words = [setting.path.split(".")[-1] for setting in found]
+    for setting, word in zip(found, words, strict=True):
+        if word != setting.path:
+            _add_setting(group, setting.path, setting)
+    for word in dict.fromkeys(words):
+        _add_setting(group, word, found[words.index(word)])
+
+
+def _add_setting(group: Any, name: str, setting: Any) -> None:
+    choices = getattr(setting.kind, "__args__", None)
+    group.add_argument(
+        f"--{name.replace('_', '-')}",
+        dest=f"settings.{name}",
+        type=_truth if setting.kind is bool else str if choices else setting.kind,
+        choices=choices,
+        metavar=None if choices else {bool: "yes|no", int: "N", float: "X"}.get(setting.kind, "TEXT"),
+        help=setting.about.replace("%", "%%"),
+    )
 
 
 def _apply_settings(config: Any, arguments: argparse.Namespace) -> Any:
-    from macop_aht.config import as_tree, changed
+    """What was set by a last word first, then what was set by its whole path."""
+    from macop_aht.config import as_tree, changed, settings
 
-    prefix = "settings."
-    given = {name: value for name, value in vars(arguments).items() if name.startswith(prefix) and value is not None}
-    return changed(config, as_tree({name.removeprefix(prefix): value for name, value in given.items()}))
+    def given(name: str) -> Any:
+        return getattr(arguments, f"settings.{name}", None)
+
+    paths = [setting.path for setting in settings(type(config))]
+    values = {path: given(path.split(".")[-1]) for path in paths} | {
+        path: given(path) for path in paths if given(path) is not None
+    }
+    return changed(config, as_tree({path: value for path, value in values.items() if value is not None}))
 
 
 def _truth(text: str) -> bool:
@@ -328,7 +340,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
         "--preset",
         choices=("paper", "fast", "demo"),
         default="fast",
-        help="paper: its numbers of steps; fast: as few as do the same; demo: a minute or two (default: %(default)s)",
+        help="paper: its numbers of steps; fast: the same, until fewer are measured to do as well; demo: a minute or two "
+        "(default: %(default)s)",
     )
     evaluation = commands.add_parser("evaluate", help="tell how good an agent is with teammates that it has not met")
     evaluation.add_argument("agent", help="scripted:NAME, random, FILE.onnx, FILE.zip, or MODULE:FACTORY")
@@ -374,6 +387,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser(words[0] if words else "").parse_args(words)
         arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("macop: stopped; a run goes on with --resume", file=sys.stderr)
+        return 130
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
         print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2

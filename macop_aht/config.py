@@ -21,6 +21,20 @@ def setting(default: T, about: str) -> T:
     return field(default=default, metadata={"about": about})
 
 
+def at_least(config: Any, least: float, *names: str) -> None:
+    """Raise where one of these values is smaller."""
+    for name in names:
+        if not getattr(config, name) >= least:
+            raise ConfigError(f"{name} is {getattr(config, name)}; it must be at least {least}")
+
+
+def within(config: Any, low: float, high: float, *names: str) -> None:
+    """Raise where one of these values is outside."""
+    for name in names:
+        if not low <= getattr(config, name) <= high:
+            raise ConfigError(f"{name} is {getattr(config, name)}; it must be in {low}..{high}")
+
+
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -20,12 +20,13 @@ from macop_aht.config import changed
 from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
+from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, terms
 from macop_aht.methods.macop import MacopConfig, Setup, choose_head, compatibility, expands, select
-from macop_aht.methods.runs import MethodRun, train
+from macop_aht.methods.runs import MethodRun, configure, train
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
 
@@ -150,7 +151,7 @@ def test_expansion_by_hand():
 
 def test_compatibility_by_hand():
     assert compatibility([1.0, 0.5], [0.6, 0.3]) == pytest.approx(0.3 / 0.75)
-    assert compatibility([0.0, 0.0], [0.0, 0.0]) == 1.0  # where nobody can do anything, nobody is incompatible
+    assert compatibility([0.0, 0.0], [0.0, 0.0]) == 0.0  # where nobody can do anything, there is no reason to stop
 
 
 def test_the_best_head_is_chosen_in_exactly_so_many_episodes():
@@ -259,20 +260,20 @@ def finished(tmp_path_factory):
 def test_a_run_keeps_every_population_every_ego_and_every_decision(finished):
     _, folder, result = finished
     assert list(files(folder)) == [
-        "ego-01-0.npz", "ego-01-1.npz", "ego-02-0.npz", "ego-02-1.npz", "ego-03-0.npz", "ego-03-1.npz",
+        "ego-01-00.npz", "ego-01-01.npz", "ego-02-00.npz", "ego-02-01.npz", "ego-03-00.npz", "ego-03-01.npz",
         "population-00.npz", "population-02.npz", "population-03.npz",
     ]  # fmt: skip
     decisions = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
     assert decisions == result.decisions
     assert [decision["phase"] for decision in decisions[:4]] == [
         "population-00",
-        "ego-01-0",
-        "ego-01-1",
+        "ego-01-00",
+        "ego-01-01",
         "population-02",
     ]
     chosen = decisions[3]
     assert chosen["groups"] == [chosen["candidates"][k] for k in select(chosen["self_play"], chosen["cross_play"])]
-    arrays, note = checkpoints.read(files(folder)["ego-03-1.npz"])
+    arrays, note = checkpoints.read(files(folder)["ego-03-01.npz"])
     assert note["heads"] == len(arrays.get("snapshots", {})) == result.outcome.ego.n_heads
     for name, value in weights(result.outcome.ego).items():
         np.testing.assert_array_equal(arrays["ego"][name], value)
@@ -280,10 +281,67 @@ def test_a_run_keeps_every_population_every_ego_and_every_decision(finished):
 
 
 def test_it_stops_before_the_ego_learns_once_all_are_compatible(tmp_path):
-    run = MethodRun("LBF4", seed=1, config=replace(CONFIG, stop_threshold=0.0))
-    result = train(run, tmp_path / "run", device="cpu", say=lambda line: None)
-    assert [decision["phase"] for decision in result.decisions][-1] == "population-02"
-    assert "ego-02-0.npz" not in files(tmp_path / "run")
+    for least, last in ((2, "population-02"), (3, "population-03")):  # and not before N_min
+        run = MethodRun("LBF4", seed=1, config=replace(CONFIG, stop_threshold=0.0, min_iterations=least))
+        folder = tmp_path / str(least)
+        result = train(run, folder, device="cpu", say=lambda line: None)
+        assert result.decisions[-1]["phase"] == last
+        assert f"ego-0{least}-00.npz" not in files(folder)
+        assert f"ego-0{least - 1}-01.npz" in files(folder)
+        new = [name for name in result.outcome.names if name.startswith(f"{least}/")]
+        assert not set(new) & set(result.outcome.joined)
+
+
+@pytest.mark.parametrize("method", ["macop", "macop+"])
+def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
+    """A run with QMIX: offspring begin with their parents' mixers, and every replay holds the seats it should."""
+    mixing = replace(SMALL, mixer="qmix")
+    config = configure(method, replace(CONFIG, max_iterations=2, teammates=mixing, mutation=mixing, ego=mixing))
+    steps = replace(config, teammate_steps=600, ego_steps=600)
+    result = train(MethodRun("CN3", method, 2, config=steps), tmp_path / "run", device="cpu", say=lambda line: None)
+    arrays, note = checkpoints.read(files(tmp_path / "run")["population-02.npz"])
+    assert arrays["mixer"]["weight1.weight"].shape[0] == len(note["names"]) == 2
+    begun = macop.Population.load(result.setup, *checkpoints.read(files(tmp_path / "run")["population-00.npz"])).teams
+    still = result.setup._replace(config=replace(steps, teammate_steps=1))  # no time to learn anything
+    offspring = macop.mutate(still, 2, result.outcome.ego, begun)
+    for name, value in weights(begun.mixer).items():
+        np.testing.assert_array_equal(weights(offspring.mixer)[name], value)
+    source = macop._against_ego(result.setup, result.outcome.ego, begun.net, seed=0)
+    assert source.collector.replay.seats.tolist() == [2]  # the teammate's place, where the group explores
+    assert list(source.explorers) == [2]
+
+
+def test_a_method_is_what_it_is():
+    with pytest.raises(ValueError, match="choose the other --method"):
+        MethodRun("LBF4", "macop", config=replace(CONFIG, incompatibility="novelty"))
+    assert configure("macop+", CONFIG).demonstrations == 0.2
+    for change, message in (
+        ({"demonstrations": 1.0}, r"demonstrations is 1\.0; it must be in 0\.\.0\.9"),
+        ({"max_iterations": 0}, "max_iterations is 0; it must be at least 1"),
+        ({"ego": {"capacity": 10}}, r"capacity is 10; it must be at least envs \+ batch, 12"),
+        ({"ego": {"ratio": 0.0}}, "ratio is 0.0; it must be above 0"),
+        ({"ego": {"epsilon_steps": 0}}, "epsilon_steps is 0; it must be at least 1"),
+        ({"ego": {"update": {"gamma": 1.5}}}, r"gamma is 1\.5; it must be in 0\.\.1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            changed(CONFIG, change)
+
+
+def test_compared_returns_come_from_the_same_worlds():
+    """Two heads that are the same head return the same, and so do two groups that are the same group."""
+    world = build("PP1")
+    ego = Ego(Shape.of(world), 1, generator())
+    ego.add_head(Heads(ego.shape, 1, generator(1)))
+    ego.add_head(copy.deepcopy(Ego(Shape.of(world), 1, generator())).heads)
+    with torch.no_grad():
+        for part in ego.heads.parameters():
+            part[2] = part[0]
+    group = Stack(Shape.of(world), 1, generator(2))
+    rollout = Rollout(world, Seating.cross_play(ego, group, np.array([[0, 0], [2, 0]]), 5, 1), 7, CPU, alike=5)
+    np.testing.assert_array_equal(rollout.batch.obs[:5], rollout.batch.obs[5:])
+    returns = macop.cross_returns(setup("PP1"), ego, Stack.gather([(group, 0), (group, 0)]), seed=3)
+    assert returns[0].tolist() == returns[2].tolist()
+    assert returns[0, 0] == returns[0, 1]
 
 
 COMMAND = """
@@ -299,6 +357,7 @@ def test_a_killed_run_ends_in_the_same_weights_and_decisions(finished, tmp_path)
     _, reference, _ = finished
     folder, rng = tmp_path / "run", random.Random(4)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    kills = 0
     for attempt in range(30):
         resume = "resume" if (folder / "run.toml").exists() else "begin"
         process = subprocess.Popen([sys.executable, "-c", COMMAND, str(folder), resume], env=environment,
@@ -309,8 +368,10 @@ def test_a_killed_run_ends_in_the_same_weights_and_decisions(finished, tmp_path)
                 time.sleep(0.02)
             time.sleep(0.3 * rng.random())
             process.send_signal(signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
         if process.wait() == 0:
             break
+    assert kills == 3
     assert list(files(folder)) == list(files(reference))
     for name, path in files(reference).items():
         theirs, ours = checkpoints.read(path)[0], checkpoints.read(files(folder)[name])[0]
@@ -326,12 +387,12 @@ def test_a_damaged_phase_is_done_again(finished, tmp_path):
     run, reference, _ = finished
     folder = tmp_path / "run"
     shutil.copytree(reference, folder)
-    last = files(folder)["ego-03-1.npz"]
+    last = files(folder)["ego-03-01.npz"]
     last.write_bytes(last.read_bytes()[:1_000])
     said = []
     result = train(run, folder, resume=True, device="cpu", say=said.append)
-    assert any("ego-03-1.npz is damaged" in line for line in said)
-    original = checkpoints.read(files(reference)["ego-03-1.npz"])[0]["ego"]
+    assert any("ego-03-01.npz is damaged" in line for line in said)
+    original = checkpoints.read(files(reference)["ego-03-01.npz"])[0]["ego"]
     for name, value in weights(result.outcome.ego).items():
         np.testing.assert_array_equal(value, original[name])
 

@@ -18,13 +18,14 @@ class Behaviour:
     """One group over some greedy episodes of self-play."""
 
     returns: list[float] = field(default_factory=list)
-    deeds: Counter[str] = field(default_factory=Counter)  # of successful episodes
+    deeds: Counter[str] = field(default_factory=Counter)  # of the episodes in which something was done
     tracks: list[list[np.ndarray]] = field(default_factory=list)  # per episode and agent, its places on the map (T,2)
 
     @property
     def habit(self) -> str:
-        """The deed that is done most often; "" where nothing is."""
-        return self.deeds.most_common(1)[0][0] if self.deeds else ""
+        """The deed that is done most often, if it is in a quarter of the episodes at least; else ""."""
+        deed, count = self.deeds.most_common(1)[0] if self.deeds else ("", 0)
+        return deed if 4 * count >= len(self.returns) else ""
 
 
 class _AgentFinder:

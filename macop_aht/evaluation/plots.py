@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macop_aht.evaluation.behaviour import Behaviour
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.drawing import COLOURS, FAINT, TILES
 from macop_aht.scenarios.spec import World
+
+if TYPE_CHECKING:
+    from macop_aht.evaluation.behaviour import Behaviour  # which needs torch
 
 
 def pyplot() -> Any:
@@ -67,27 +69,28 @@ def heat_map(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], ti
 def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path) -> None:
     """Groups met, heads and compatibility over the iterations of a run."""
     plt = pyplot()
-    iterations, groups, heads, compatible = [], [], [], []
+    iterations: list[int] = []
+    groups: list[int] = []
+    heads: list[int] = []
+    compatible: list[float] = []
     met: set[str] = set()
-    count = 0
     for decision in decisions:
-        count = decision.get("heads", count)
-        if "groups" in decision and decision["phase"] != "population-00":
+        if "groups" in decision:  # a new iteration, which the heads of the ego's phases behind it belong to
             met |= set(decision["groups"])
-            iterations.append(int(decision["phase"].split("-")[1]))
+            iterations.append(max(int(decision["phase"].split("-")[1]), 1))
             groups.append(len(met))
-            heads.append(count)
-            compatible.append(decision["compatibility"])
-        elif "groups" in decision:
-            met |= set(decision["groups"])
+            heads.append(heads[-1] if heads else 0)
+            compatible.append(decision.get("compatibility", np.nan))
+        else:
+            heads[-1] = decision["heads"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
     left.plot(iterations, groups, "o-", label="groups", color=COLOURS["mate"])
-    left.plot(iterations, heads, "s-", label="heads before it", color=COLOURS["ego"])
+    left.plot(iterations, heads, "s-", label="heads", color=COLOURS["ego"])
     left.set(xlabel="iteration", title="groups met and heads")
     left.legend()
     right.plot(iterations, compatible, "o-", color=COLOURS["food"])
-    right.axhline(threshold, color=FAINT, linestyle="--", label="it stops above")
-    right.set(xlabel="iteration", title="compatibility C", ylim=(0, 1.1))
+    right.axhline(threshold, color=FAINT, linestyle="--", label="it may stop from here")
+    right.set(xlabel="iteration", title="compatibility C", ylim=(0, max(1.1, np.nanmax([*compatible, 0]))))
     right.legend()
     for axis in (left, right):
         axis.set_xticks(iterations)

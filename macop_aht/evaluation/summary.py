@@ -21,10 +21,13 @@ def write(finished: Finished, folder: Path, say: Callable[[str], None] = print) 
     """summary.md, summary.json, crossplay.csv, and the figures where matplotlib is installed."""
     setup, outcome = finished.setup, finished.outcome
     behaviours = watch_self_play(setup.world, outcome.groups, EPISODES, setup.phase_seed(1_000), setup.device)
-    matrix = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001))
-    text = table(finished, behaviours, matrix)
+    chosen = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001)).argmax(axis=0)
+    matrix = cross_returns(
+        setup, outcome.ego, outcome.groups, setup.phase_seed(1_002)
+    )  # other episodes than those it is chosen by
+    text = table(finished, behaviours, matrix, chosen)
     (folder / "summary.md").write_text(text, encoding="utf-8")
-    (folder / "summary.json").write_text(json.dumps(figures(finished, behaviours, matrix), indent=1) + "\n")
+    (folder / "summary.json").write_text(json.dumps(figures(finished, behaviours, matrix, chosen), indent=1) + "\n")
     with open(folder / "crossplay.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["head", *outcome.names], *([k, *row] for k, row in enumerate(matrix.tolist()))])
     say(text)
@@ -34,7 +37,9 @@ def write(finished: Finished, folder: Path, say: Callable[[str], None] = print) 
         say(f"no figures: {error}")
 
 
-def figures(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray) -> dict[str, object]:
+def figures(
+    finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, chosen: np.ndarray
+) -> dict[str, object]:
     """Everything that tables over several runs are made of."""
     compatible = [decision["compatibility"] for decision in finished.decisions if "compatibility" in decision]
     return {
@@ -46,13 +51,14 @@ def figures(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray)
         "heads": finished.outcome.ego.n_heads,
         "compatibility": compatible,
         "self_play": [float(np.mean(behaviour.returns)) for behaviour in behaviours],
-        "best_head": matrix.max(axis=0).tolist(),
+        "joined": finished.outcome.joined,
+        "best_head": matrix[chosen, np.arange(len(chosen))].tolist(),
         "deeds": [behaviour.habit for behaviour in behaviours],
         "minutes": round(finished.minutes, 1),
     }
 
 
-def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray) -> str:
+def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, chosen: np.ndarray) -> str:
     """The run in words, and every group in a line."""
     run, names = finished.run, finished.outcome.names
     deeds = sorted({behaviour.habit for behaviour in behaviours if behaviour.habit})
@@ -60,15 +66,16 @@ def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray) -
         f"# {run.method} on {run.scenario}, seed {run.seed}",
         "",
         f"{len(names)} groups, {len(matrix)} heads, {finished.minutes:.1f} minutes. "
-        f"Best-head return {matrix.max(axis=0).mean():.2f} on average over all groups. "
+        f"Best-head return {matrix[chosen, np.arange(len(chosen))].mean():.2f} on average over all groups. "
         f"Different deeds: {len(deeds)} ({', '.join(deeds) or 'none'}).",
         "",
-        "| group | self-play | best head | its return | deed |",
-        "|---|---|---|---|---|",
+        "| group | learnt with | self-play | best head | its return | deed |",
+        "|---|---|---|---|---|---|",
     ]
     for k, (name, behaviour) in enumerate(zip(names, behaviours, strict=True)):
-        best, self_play = int(matrix[:, k].argmax()), np.mean(behaviour.returns)
-        lines.append(f"| {name} | {self_play:.2f} | {best} | {matrix[best, k]:.2f} | {behaviour.habit or '-'} |")
+        best, learnt = int(chosen[k]), "yes" if name in finished.outcome.joined else "no"
+        figures = f"{np.mean(behaviour.returns):.2f} | {best} | {matrix[best, k]:.2f}"
+        lines.append(f"| {name} | {learnt} | {figures} | {behaviour.habit or '-'} |")
     return "\n".join(lines) + "\n"
 
 

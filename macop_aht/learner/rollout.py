@@ -68,9 +68,11 @@ class _Table:
             self.head: Tensor | None = torch.from_numpy(member[rows[0]]).to(device)
         else:
             rows, self.head = [np.flatnonzero(member == p) for p in range(net.population)], None
+            if not all(len(own) for own in rows):
+                raise ValueError("a member of the stack sits nowhere; seat all, or gather those that play")
         width = max(len(own) for own in rows)
         # A member with fewer rows has some of them twice; both come to the same.
-        self.rows = np.stack([np.resize(own, width) if len(own) else np.zeros(width, np.int64) for own in rows])
+        self.rows = np.stack([np.resize(own, width) for own in rows])
         self.net = net
         self.place = torch.from_numpy(self.rows).to(device)
         self.agent = self.place % agents
@@ -95,11 +97,14 @@ class _Table:
 class Rollout:
     """B environments that are never idle: a new episode begins where one has ended."""
 
-    def __init__(self, world: World, seating: Seating, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, world: World, seating: Seating, seed: int, device: torch.device, alike: int | None = None
+    ) -> None:
+        """Environments have seeds of their own; with `alike`, only so many, and then they come again."""
         size, agents = seating.member.shape
         self.world, self.device = world, device
         self.batch = Batch(world, size)
-        self.batch.seed(range(seed, seed + size))
+        self.batch.seed([seed + b % (alike or size) for b in range(size)])
         self.rng = np.random.default_rng(seed)
         self._tables = []
         for s, net in enumerate(seating.stacks):
@@ -242,9 +247,11 @@ class Collector:
             replay.state[at] = batch.global_state()
 
 
-def greedy_returns(world: World, seating: Seating, episodes: int, seed: int, device: torch.device) -> np.ndarray:
+def greedy_returns(
+    world: World, seating: Seating, episodes: int, seed: int, device: torch.device, alike: int | None = None
+) -> np.ndarray:
     """The undiscounted return of `episodes` greedy episodes in every environment's seating, one after the other: (B,episodes)."""
-    rollout = Rollout(world, seating, seed, device)
+    rollout = Rollout(world, seating, seed, device, alike)
     returns: list[list[float]] = [[] for _ in range(rollout.batch.size)]
     while any(len(own) < episodes for own in returns):
         rollout.act()

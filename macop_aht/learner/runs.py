@@ -41,7 +41,7 @@ class Metrics:
         """`kept` bytes of an earlier part of the run stand; what came after the last checkpoint is written again."""
         self._path = folder / "metrics.jsonl"
         self._path.touch()
-        os.truncate(self._path, kept)
+        os.truncate(self._path, min(kept, self._path.stat().st_size))
         self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
         try:
             from torch.utils.tensorboard import SummaryWriter

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from macop_aht.config import setting
+from macop_aht.config import at_least, setting
 from macop_aht.learner.mixers import make_mixer
 from macop_aht.learner.networks import Shape, Stack
 from macop_aht.learner.replay import Replay
@@ -25,6 +25,9 @@ class SelfPlayConfig:
     teams: int = setting(4, "teams to train side by side")
     steps: int = setting(125_000, "environment steps per team")
     training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "teams", "steps")
 
 
 def self_play_source(world: World, net: Stack, config: TrainingConfig, seed: int, device: torch.device) -> Source:

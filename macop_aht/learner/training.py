@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.config import setting
+from macop_aht.config import ConfigError, at_least, setting, within
 from macop_aht.learner.mixers import MixerName
 from macop_aht.learner.rollout import Collector, Exploration
 from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
@@ -30,7 +30,19 @@ class TrainingConfig:
     epsilon_steps: int = setting(50_000, "steps of a network from the one to the other, after its first reward")
     persistence: float = setting(0.9, "chance that a random action is the last one again (deviation 4)")
     together: float = setting(0.5, "chance that a team explores as one (deviation 4)")
+    epsilon_waits: bool = setting(True, "whether it falls only after the network's first reward (deviation 4)")
     update: UpdateConfig = field(default_factory=UpdateConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "envs", "batch", "target_every", "epsilon_steps")
+        within(self, 0, 1, "epsilon_start", "epsilon_end", "persistence", "together")
+        if not self.ratio > 0:
+            raise ConfigError(f"ratio is {self.ratio}; it must be above 0")
+        if self.capacity < self.envs + self.batch:
+            raise ConfigError(
+                f"capacity is {self.capacity}; it must be at least envs + batch, {self.envs + self.batch}, or there is never a "
+                "batch of finished episodes"
+            )
 
 
 @dataclass(frozen=True)
@@ -79,9 +91,8 @@ class Training:
         self.config, self.learner, self.sources, self.steps = config, learner, sources, steps
         self.terms, self.play, self.progress = terms, play, Progress()
         self.replay = sources[0].collector.replay
-        self._rewarded = np.full(
-            learner.net.population, -1
-        )  # at which step a network had its first reward; -1: not yet
+        waits = -1 if config.epsilon_waits else 0
+        self._rewarded = np.full((len(sources), learner.net.population), waits)  # step of the first reward; -1: not yet
         self._rng = np.random.default_rng([seed, 1])  # which episodes are sampled
         self._clock = time.perf_counter()
 
@@ -100,15 +111,18 @@ class Training:
         source = min(self.sources, key=lambda source: source.collector.episodes / source.share)
         member, returns = source.collector.step(self._exploration(source))
         self.progress.steps += source.collector.size
+        if len(returns):
+            self._note_rewards(source, member, returns)
         if len(returns) and source is self.sources[0]:
-            self._count(member, returns)
+            self._count(returns)
             self._update()
         now = time.perf_counter()
         self.progress.seconds, self._clock = self.progress.seconds + now - self._clock, now
 
     def _exploration(self, source: Source) -> Exploration | None:
         config, now, collector = self.config, self.progress.steps, source.collector
-        since = (now - np.where(self._rewarded < 0, now, self._rewarded)) / self.learner.net.population
+        first = self._rewarded[self._number(source)]
+        since = (now - np.where(first < 0, now, first)) / self.learner.net.population
         epsilon = epsilon_at(config, since)[collector.member, None]
         if source.explorers is not None:
             if not source.explorers:
@@ -117,10 +131,15 @@ class Training:
             epsilon = epsilon * np.isin(agents, source.explorers)
         return Exploration(epsilon, config.persistence, config.together)
 
-    def _count(self, member: np.ndarray, returns: np.ndarray) -> None:
+    def _number(self, source: Source) -> int:
+        return next(k for k, other in enumerate(self.sources) if other is source)
+
+    def _note_rewards(self, source: Source, member: np.ndarray, returns: np.ndarray) -> None:
+        first = self._rewarded[self._number(source)]
+        first[member[(returns != 0) & (first[member] < 0)]] = self.progress.steps
+
+    def _count(self, returns: np.ndarray) -> None:
         progress, finished = self.progress, len(returns) / self.learner.net.population
-        fresh = member[(returns != 0) & (self._rewarded[member] < 0)]
-        self._rewarded[fresh] = progress.steps
         progress.episodes += finished
         progress.since_target += finished
         progress.updates_owed += finished / self.config.ratio

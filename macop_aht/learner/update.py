@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macop_aht.config import setting
+from macop_aht.config import ConfigError, setting, within
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Stack, encode, set_weights, weights
 from macop_aht.learner.replay import Packed
@@ -30,6 +30,12 @@ class UpdateConfig:
     td_lambda: float = setting(0.8, "share of the later targets in a target (deviation 3; the paper's: 0)")
     averaging: float = setting(0.99, "share that the average of the weights, the training's result, keeps in an update")
     bootstrap_at_limit: bool = setting(False, "whether the time limit is no end for the update")
+
+    def __post_init__(self) -> None:
+        within(self, 0, 1, "gamma", "td_lambda")
+        within(self, 0, 0.9999, "averaging")
+        if not (self.learning_rate > 0 and self.max_grad_norm > 0):
+            raise ConfigError("learning_rate and max_grad_norm must be above 0")
 
 
 def packed_inputs(net: Stack, batch: Packed) -> tuple[Tensor, list[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macop_aht.config import setting
-from macop_aht.learner.mixers import make_mixer
-from macop_aht.learner.networks import Ego, Heads, Shape, Stack, set_weights, weights
+from macop_aht.config import at_least, setting, within
+from macop_aht.learner.mixers import Qmix, Vdn, make_mixer
+from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.rollout import Collector, Seating, greedy_returns
-from macop_aht.learner.selfplay import self_play_returns, self_play_source
+from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
 from macop_aht.learner.update import Learner, Term
 from macop_aht.methods import terms
@@ -34,7 +34,7 @@ class MacopConfig:
 
     population: int = setting(4, "groups in a population, n_p")
     alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
-    alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss")
+    alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss (cross-play only)")
     alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
     test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
@@ -50,7 +50,7 @@ class MacopConfig:
         "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
     )
     newest_head: float = setting(
-        0.5, "chance that the ego plays its newest head in the mutation's cross-play, else any"
+        0.5, "chance that the ego plays its newest head in mutation, else any (cross-play only)"
     )
     diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
     demonstrations: float = setting(0.0, "share of the group's own self-play in the ego's replay")
@@ -62,6 +62,15 @@ class MacopConfig:
     teammates: TrainingConfig = field(default_factory=TrainingConfig)  # the first population
     mutation: TrainingConfig = field(default_factory=TrainingConfig)
     ego: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        at_least(
+            self, 1, "population", "test_episodes", "min_iterations", "max_iterations", "teammate_steps", "ego_steps",
+            "diversity_every",
+        )  # fmt: skip
+        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "ego_self_play")
+        within(self, 0, 1, "newest_head")
+        within(self, 0, 0.9, "demonstrations")
 
 
 Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
@@ -84,25 +93,43 @@ class Setup(NamedTuple):
 # --- Teammates: a population, its mutation, the selection
 
 
-def first_population(setup: Setup) -> Stack:
+class Teams(NamedTuple):
+    """Groups, and what mixes their agents' values: both are needed to train on."""
+
+    net: Stack
+    mixer: Vdn | Qmix
+
+    @staticmethod
+    def gather(setup: Setup, members: Sequence[tuple[Teams, int]]) -> Teams:
+        """Copies of members of others."""
+        mixer = _mixer(setup, setup.config.teammates, len(members), seed=0)
+        for place, (source, p) in enumerate(members):
+            set_member(mixer, place, member(source.mixer, p))
+        return Teams(Stack.gather([(source.net, p) for source, p in members]), mixer)
+
+
+def first_population(setup: Setup) -> Teams:
     """Groups that are good in themselves and different from each other: L_sp + alpha_div L_div."""
-    seed = setup.phase_seed(0)
+    seed, training = setup.phase_seed(0), setup.config.teammates
     generator = torch.Generator().manual_seed(seed)
-    population = Stack(Shape.of(setup.world), setup.config.population, generator).to(setup.device)
-    return _train_teammates(setup, "first population", setup.config.teammates, population, seed, ego=None)
+    net = Stack(Shape.of(setup.world), setup.config.population, generator).to(setup.device)
+    teams = Teams(net, _mixer(setup, training, net.population, seed + 1))
+    _train_teammates(setup, "first population", training, teams, seed, ego=None)
+    return teams
 
 
-def mutate(setup: Setup, iteration: int, ego: Ego, parents: Stack) -> Stack:
+def mutate(setup: Setup, iteration: int, ego: Ego, parents: Teams) -> Teams:
     """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is."""
-    seed = setup.phase_seed(iteration, 0)
-    phase = f"iteration {iteration}: mutation"
-    return _train_teammates(setup, phase, setup.config.mutation, copy.deepcopy(parents), seed, ego)
+    offspring = copy.deepcopy(parents)
+    phase, seed = f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
+    _train_teammates(setup, phase, setup.config.mutation, offspring, seed, ego)
+    return offspring
 
 
 def _train_teammates(
-    setup: Setup, phase: str, training: TrainingConfig, net: Stack, seed: int, ego: Ego | None
-) -> Stack:
-    world, config = setup.world, setup.config
+    setup: Setup, phase: str, training: TrainingConfig, teams: Teams, seed: int, ego: Ego | None
+) -> None:
+    world, config, net = setup.world, setup.config, teams.net
     sources = [self_play_source(world, net, training, seed, setup.device)]
     losses: dict[str, tuple[float, Term]] = {}
     if config.alpha_div:
@@ -113,9 +140,8 @@ def _train_teammates(
         sources.append(_against_ego(setup, ego, net, seed + 1))
         negated = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "cross", sign=-1.0)
         losses["incompatibility"] = (config.alpha_incom, negated)
-    learner = _learner(setup, net, training, seed)
+    learner = Learner(net, teams.mixer, training.update, _mixer(setup, training, net.population, seed + 2))
     _run(setup, phase, Training(training, learner, sources, config.teammate_steps, seed, losses))
-    return net
 
 
 def _against_ego(setup: Setup, ego: Ego, net: Stack, seed: int) -> Source:
@@ -123,17 +149,17 @@ def _against_ego(setup: Setup, ego: Ego, net: Stack, seed: int) -> Source:
     world, training, rng = setup.world, setup.config.mutation, np.random.default_rng(seed)
     mates = range(world.controllable, world.n_agents)
     replay = Replay(world, net.population, training.capacity, training.mixer == "qmix", mates)
-    member = np.repeat(np.arange(net.population), training.envs)
-    pairs = np.stack([np.zeros_like(member), member], axis=1)
+    owner = np.repeat(np.arange(net.population), training.envs)
+    pairs = np.stack([np.zeros_like(owner), owner], axis=1)
     seating = Seating.cross_play(ego, net, pairs, 1, world.controllable)
-    collector = Collector(world, seating, member, replay, seed, setup.device)
+    collector = Collector(world, seating, owner, replay, seed, setup.device)
 
     def draw_heads(over: np.ndarray, *_: np.ndarray) -> None:
         newest = rng.random(over.sum()) < setup.config.newest_head
         anyone = rng.integers(0, ego.n_heads, over.sum())
         collector.rollout.reseat(over, np.where(newest, ego.n_heads - 1, anyone))
 
-    draw_heads(np.ones(len(member), dtype=np.bool_))
+    draw_heads(np.ones(len(owner), dtype=np.bool_))
     collector.when_over.append(draw_heads)
     return Source(collector, explorers=mates)
 
@@ -151,9 +177,9 @@ def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]
 
 
 def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> float:
-    """C: the worst cross-play with the ego over the mean self-play. Where that is nothing, nobody is incompatible."""
+    """C: the worst cross-play with the ego over the mean self-play. Where no group gets anything, 0: no reason to stop."""
     mean = float(np.mean(self_play))
-    return min(cross_play) / mean if mean > 0 else 1.0
+    return min(cross_play) / mean if mean > 0 else 0.0
 
 
 # --- The ego: continual learning with head expansion
@@ -162,28 +188,32 @@ def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> fl
 def learn_to_join(
     setup: Setup, phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], group: Stack, seed: int
 ) -> Heads:
-    """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 9). Old heads stay as they are."""
+    """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 8) and by self-play (deviation 9).
+
+    Old heads stay as they are.
+    """
     world, config, training = setup.world, setup.config, setup.config.ego
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
     net = Stack.of(ego.shape, ego.backbone, head)
     own = range(world.controllable)
     replay = Replay(world, 1, training.capacity, training.mixer == "qmix", own)
-    member = np.zeros(training.envs, dtype=np.int64)
+    owner = np.zeros(training.envs, dtype=np.int64)
     together = Seating.cross_play(net, group, np.zeros((1, 2), dtype=np.int64), training.envs, world.controllable)
-    joint = Collector(world, together, member, replay, seed, setup.device)
+    joint = Collector(world, together, owner, replay, seed, setup.device)
     sources, losses = [Source(joint, explorers=own)], {}
     if config.ego_self_play:
         sources.append(self_play_source(world, net, training, seed + 1, setup.device))
         with_itself = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "self")
         losses["self_play"] = (config.ego_self_play, with_itself)
     if config.demonstrations:
-        demonstrator = Collector(world, Seating.teams(group, member), member, replay, seed + 2, setup.device)
+        demonstrator = Collector(world, Seating.teams(group, owner), owner, replay, seed + 2, setup.device)
         share = config.demonstrations / (1 - config.demonstrations)
         sources.append(Source(demonstrator, share, explorers=()))
     if config.alpha_reg and snapshots:
         kept = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
         losses["regulariser"] = (config.alpha_reg, terms.regulariser(kept, config.regulariser_norm))
-    learner = _learner(setup, net, training, seed)
+    mixers = [_mixer(setup, training, 1, seed + k) for k in (1, 2)]
+    learner = Learner(net, mixers[0], training.update, cross=mixers[1])
     _run(setup, phase, Training(training, learner, sources, config.ego_steps, seed, losses, play="cross"))
     return head
 
@@ -204,19 +234,26 @@ def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["a
 
 
 def cross_returns(setup: Setup, egos: Ego | Stack, groups: Stack, seed: int) -> np.ndarray:
-    """The greedy return of every head of an ego, or every member of a stack, in the ego's seats with every group: (K,P)."""
+    """The greedy return of every head of an ego, or every member of a stack, in the ego's seats with every group: (K,P).
+
+    All play in the same worlds, so that what is compared differs by who plays.
+    """
     episodes, members = setup.config.test_episodes, egos.heads.population
     pairs = np.array([(ego, group) for ego in range(members) for group in range(groups.population)])
     seating = Seating.cross_play(egos, groups, pairs, episodes, setup.world.controllable)
-    returns = greedy_returns(setup.world, seating, 1, seed, setup.device)
+    returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)
     return returns.reshape(members, groups.population, episodes).mean(axis=2)
 
 
 def best_response(setup: Setup, group: Stack, seed: int) -> float:
-    """What a fresh ego gets with a group after learning with it alone, as long as the ego learns with a group."""
+    """What a fresh ego gets with a group after learning with it alone, as long as the ego learns with a group.
+
+    Whatever the method: without demonstrations, and without self-play of its own.
+    """
+    setup = setup._replace(config=replace(setup.config, demonstrations=0.0, ego_self_play=0.0))
     ego = Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(seed)).to(setup.device)
-    ego.add_head(learn_to_join(setup, "best response", ego, [], group, seed))
-    return float(cross_returns(setup, ego, group, seed)[0, 0])
+    ego.add_head(learn_to_join(setup, "best response", ego, [], group, seed + 1))
+    return float(cross_returns(setup, ego, group, seed + 2)[0, 0])
 
 
 def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tuple[int, list[float]]:
@@ -246,21 +283,25 @@ def meta_test(setup: Setup, ego: Ego, group: Stack, seed: int, episodes: int | N
 class Population:
     """A population, what its groups are called (iteration/number of their making), and how it came about."""
 
-    net: Stack
+    teams: Teams
     names: list[str]
     decision: dict[str, Any]
 
     def arrays(self) -> dict[str, Any]:
-        return {"net": weights(self.net)}
+        return {"net": weights(self.teams.net), "mixer": weights(self.teams.mixer)}
 
     def note(self) -> dict[str, Any]:
         return {"names": self.names, "decision": self.decision}
 
     @staticmethod
     def load(setup: Setup, arrays: dict[str, Any], note: dict[str, Any]) -> Population:
-        net = Stack(Shape.of(setup.world), len(note["names"])).to(setup.device)
-        set_weights(net, arrays["net"])
-        return Population(net, note["names"], note["decision"])
+        count = len(note["names"])
+        teams = Teams(
+            Stack(Shape.of(setup.world), count).to(setup.device), _mixer(setup, setup.config.teammates, count, seed=0)
+        )
+        set_weights(teams.net, arrays["net"])
+        set_weights(teams.mixer, arrays.get("mixer", {}))
+        return Population(teams, note["names"], note["decision"])
 
 
 @dataclass
@@ -298,45 +339,47 @@ class Outcome:
     """What a run ends with."""
 
     ego: Ego
-    names: list[str]  # of all groups that the ego met
+    names: list[str]  # of all groups that were ever in a population
     groups: Stack
+    joined: list[str]  # of those that the ego has learnt with; not the newest, where no more had to be learnt
 
 
 def train(setup: Setup, journal: Journal) -> Outcome:
-    """From nothing to an ego and the groups that it was trained with. What the journal holds already is not done again."""
+    """From nothing to an ego and the groups that were generated on the way. What the journal holds already is not done again."""
     config = setup.config
     learned = Learned(Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(setup.seed)).to(setup.device), [], {})
     population = journal.phase("population-00", Population, _begin, setup)
     met: dict[str, tuple[Stack, int]] = {}
+    joined: list[str] = []
     for iteration in range(1, config.max_iterations + 1):
         if iteration > 1:
             name = f"population-{iteration:02d}"
             population = journal.phase(name, Population, _next_population, setup, iteration, learned, population)
-            met |= {group: (population.net, k) for k, group in enumerate(population.names)}
+            met |= {group: (population.teams.net, k) for k, group in enumerate(population.names)}
             if iteration >= config.min_iterations and population.decision["compatibility"] >= config.stop_threshold:
                 break
-        met |= {group: (population.net, k) for k, group in enumerate(population.names)}
+        met |= {group: (population.teams.net, k) for k, group in enumerate(population.names)}
+        joined += [group for group in population.names if group not in joined]
         for k in range(config.population):
-            name = f"ego-{iteration:02d}-{k}"
+            name = f"ego-{iteration:02d}-{k:02d}"
             learned = journal.phase(name, Learned, _continual_learning, setup, iteration, k, learned, population)
-    return Outcome(learned.ego, list(met), Stack.gather(list(met.values())))
+    return Outcome(learned.ego, list(met), Stack.gather(list(met.values())), joined)
 
 
 def _begin(setup: Setup) -> Population:
-    net, names = first_population(setup), [f"0/{k}" for k in range(setup.config.population)]
-    returns = self_play_returns(setup.world, net, setup.config.test_episodes, setup.phase_seed(0, 1), setup.device)
-    return Population(net, names, {"groups": names, "self_play": returns.tolist()})
+    teams, names = first_population(setup), [f"0/{k}" for k in range(setup.config.population)]
+    returns = _self_play(setup, teams.net, setup.phase_seed(0, 1))
+    return Population(teams, names, {"groups": names, "self_play": returns})
 
 
 def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Population) -> Population:
     """Mutation, selection, and the figure that the stopping is decided by."""
-    offspring = mutate(setup, iteration, learned.ego, parents.net)
-    names = parents.names + [f"{iteration}/{k}" for k in range(offspring.population)]
-    nets = [(parents.net, k) for k in range(parents.net.population)] + [
-        (offspring, k) for k in range(offspring.population)
-    ]
-    both, seed = Stack.gather(nets), setup.phase_seed(iteration, 1)
-    self_play = self_play_returns(setup.world, both, setup.config.test_episodes, seed, setup.device).tolist()
+    offspring = mutate(setup, iteration, learned.ego, parents.teams)
+    count = setup.config.population
+    names = parents.names + [f"{iteration}/{k}" for k in range(count)]
+    teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
+    both, seed = Stack.gather([(source.net, k) for source, k in teams]), setup.phase_seed(iteration, 1)
+    self_play = _self_play(setup, both, seed)
     cross_play = cross_returns(setup, learned.ego, both, seed).max(axis=0).tolist()
     chosen = select(self_play, cross_play)
     decision = {
@@ -346,15 +389,23 @@ def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Po
         "groups": [names[k] for k in chosen],
         "compatibility": compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
     }
-    return Population(Stack.gather([nets[k] for k in chosen]), decision["groups"], decision)
+    return Population(Teams.gather(setup, [teams[k] for k in chosen]), decision["groups"], decision)
+
+
+def _self_play(setup: Setup, net: Stack, seed: int) -> list[float]:
+    """The greedy return of every member with itself, all in the same worlds."""
+    episodes = setup.config.test_episodes
+    seating = Seating.self_play(net, episodes)
+    returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)
+    return returns.reshape(net.population, episodes).mean(axis=1).tolist()
 
 
 def _continual_learning(setup: Setup, iteration: int, k: int, before: Learned, population: Population) -> Learned:
     """The box of that name: a fresh head is trained with group k, and kept if it is better than every old one."""
     config, seed = setup.config, setup.phase_seed(iteration, 2 + k)
-    ego, name, group = copy.deepcopy(before.ego), population.names[k], Stack.gather([(population.net, k)])
+    ego, name, group = copy.deepcopy(before.ego), population.names[k], Stack.gather([(population.teams.net, k)])
     ego.add_head(learn_to_join(setup, f"iteration {iteration}: ego with {name}", ego, before.snapshots, group, seed))
-    *old, new = cross_returns(setup, ego, group, seed)[:, 0].tolist()
+    *old, new = cross_returns(setup, ego, group, setup.phase_seed(iteration, 2 + k, 1))[:, 0].tolist()
     kept, snapshots = expands(new, old, config.expansion_threshold, config.expansion_rule), list(before.snapshots)
     if kept:
         snapshots.append([part.detach().clone() for part in ego.backbone.parameters()])
@@ -364,13 +415,9 @@ def _continual_learning(setup: Setup, iteration: int, k: int, before: Learned, p
     return Learned(ego, snapshots, decision)
 
 
-def _learner(setup: Setup, net: Stack, training: TrainingConfig, seed: int) -> Learner:
-    world, generator = setup.world, torch.Generator().manual_seed(seed + 1)
-    own, cross = (
-        make_mixer(training.mixer, net.population, world.n_agents, world.state_dim, generator).to(setup.device)
-        for _ in range(2)
-    )
-    return Learner(net, own, training.update, cross)
+def _mixer(setup: Setup, training: TrainingConfig, population: int, seed: int) -> Vdn | Qmix:
+    world, generator = setup.world, torch.Generator().manual_seed(seed)
+    return make_mixer(training.mixer, population, world.n_agents, world.state_dim, generator).to(setup.device)
 
 
 def _run(setup: Setup, phase: str, training: Training) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -22,10 +23,13 @@ from macop_aht.methods.macop import MacopConfig, Outcome, Setup
 from macop_aht.scenarios import build
 
 Method = Literal["macop", "macop+"]
-METHODS: dict[str, dict[str, Any]] = {  # what each changes in a preset
-    "macop": {},
-    "macop+": {"incompatibility": "novelty", "demonstrations": 0.2},
+METHODS: dict[str, dict[str, Any]] = {  # what each is
+    "macop": {"incompatibility": "cross-play"},
+    "macop+": {"incompatibility": "novelty"},
 }
+USUAL: dict[str, dict[str, Any]] = {
+    "macop+": {"demonstrations": 0.2}
+}  # what is usual with it, and can be set otherwise
 
 
 @dataclass
@@ -49,12 +53,18 @@ class MethodRun:
     threads: int = 1
     config: MacopConfig = field(default_factory=MacopConfig)
 
+    def __post_init__(self) -> None:
+        if changed(self.config, METHODS[self.method]) != self.config:
+            raise ValueError(
+                f"{self.method} is the method with {METHODS[self.method]}; choose the other --method, not the setting"
+            )
+
 
 def configure(method: str, config: MacopConfig) -> MacopConfig:
     """A preset as a method wants it."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; allowed are {', '.join(METHODS)}")
-    return changed(config, METHODS[method])
+    return changed(config, METHODS[method] | USUAL.get(method, {}))
 
 
 def steps_at_most(config: MacopConfig) -> int:
@@ -80,15 +90,15 @@ def groups_of(folder: Path, setup: Setup) -> dict[str, Stack]:
     found: dict[str, Stack] = {}
     for path in sorted((folder / "phases").glob("population-*.npz")):
         population = macop.Population.load(setup, *checkpoints.read(path))
-        found |= {name: Stack.gather([(population.net, k)]) for k, name in enumerate(population.names)}
+        found |= {name: Stack.gather([(population.teams.net, k)]) for k, name in enumerate(population.names)}
     return found
 
 
 def ego_of(folder: Path, setup: Setup) -> Ego:
-    """The ego as it was after the last group."""
+    """The ego of a finished run."""
+    if not (folder / "summary.json").exists():
+        raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
     phases = sorted((folder / "phases").glob("ego-*.npz"))
-    if not phases:
-        raise FileNotFoundError(f"the run in {folder} has no ego yet; go on with --resume")
     return macop.Learned.load(setup, *checkpoints.read(phases[-1])).ego
 
 
@@ -113,11 +123,17 @@ def train(
     finally:
         journal.close()
         minutes = _add_time(folder / "minutes.json", (time.perf_counter() - began) / 60)
-    return Finished(run, setup, outcome, journal.decisions, minutes)
+    return Finished(run, setup._replace(watch=None), outcome, journal.decisions, minutes)
 
 
 def _add_time(path: Path, minutes: float) -> float:
-    """Note how long this part of the run took; gives the sum of all parts."""
-    parts = [*(json.loads(path.read_text()) if path.exists() else []), round(minutes, 2)]
-    path.write_text(json.dumps(parts) + "\n")
+    """Note how long this part of the run took; gives the sum of all parts that are known. Never stops a run."""
+    try:
+        before = json.loads(path.read_text())
+    except (OSError, ValueError):
+        before = []
+    parts = [*before, round(minutes, 2)]
+    with contextlib.suppress(OSError):
+        path.with_suffix(".unfinished").write_text(json.dumps(parts) + "\n")
+        path.with_suffix(".unfinished").replace(path)
     return sum(parts)

@@ -65,7 +65,7 @@ def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign
 
 
 def distance(backbone: Backbone, snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Tensor:
-    """The mean over the snapshots of ||backbone - snapshot||, Eq. 8: ()."""
+    """The mean over the snapshots of ||backbone - snapshot||, Eq. 7: ()."""
     total = torch.zeros((), device=next(backbone.parameters()).device)
     for snapshot in snapshots:
         pairs = zip(backbone.parameters(), snapshot, strict=True)
