@@ -6,8 +6,9 @@ that what was read here is all that a runtime will see.
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +138,10 @@ def write(graph: Graph) -> bytes:
 
 # --- Reading
 
+VARINT, BYTES, REAL = 0, 2, 5  # wire types; a field that comes with another one is refused
+MOST = 1_000  # nodes, weights, inputs, outputs or attributes of a graph
+MOST_AXES = 8
+
 
 def _read_varint(content: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
@@ -146,181 +151,157 @@ def _read_varint(content: memoryview, at: int) -> tuple[int, int]:
         byte = content[at]
         value, at, shift = value | (byte & 0x7F) << shift, at + 1, shift + 7
         if byte < 0x80:
+            if value >= 1 << 64:
+                raise FormatError("a number is too large")
             return value, at
 
 
-def _fields(content: memoryview) -> Iterator[tuple[int, Any]]:
-    """Every field of a message: a whole number, or the bytes of it."""
-    at = 0
-    while at < len(content):
-        key, at = _read_varint(content, at)
-        place, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = _read_varint(content, at)
-            yield place, value
-            continue
-        if wire == 2:
-            size, at = _read_varint(content, at)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise FormatError(f"field {place} has the unknown wire type {wire}")
-        if at + size > len(content):
-            raise FormatError(f"field {place} is cut off")
-        yield place, content[at : at + size]
-        at += size
+class _Message:
+    """The fields of a message, each with the wire type that it must have; single ones come once at most."""
+
+    def __init__(
+        self, content: memoryview, what: str, single: Mapping[int, int], many: Mapping[int, int] | None = None
+    ) -> None:
+        self._what, self._found, at = what, dict[int, list[Any]](), 0
+        kinds = {**single, **(many or {})}
+        while at < len(content):
+            key, at = _read_varint(content, at)
+            place, wire = key >> 3, key & 7
+            if place not in kinds or key >= 1 << 32:
+                raise FormatError(f"{what} has the field {place}, which we do not read")
+            if wire != kinds[place] and not (kinds[place] == VARINT and wire == BYTES and place in (many or {})):
+                raise FormatError(f"field {place} of {what} has the wire type {wire}")
+            value: Any
+            if wire == VARINT:
+                value, at = _read_varint(content, at)
+            else:
+                size, at = _read_varint(content, at) if wire == BYTES else (4, at)
+                if at + size > len(content):
+                    raise FormatError(f"field {place} of {what} is cut off")
+                value, at = content[at : at + size], at + size
+            values = self._found.setdefault(place, [])
+            values.append(value)
+            if (place in single and len(values) > 1) or len(values) > MOST:
+                raise FormatError(f"field {place} of {what} is there {len(values)} times")
+
+    def many(self, place: int) -> list[Any]:
+        return self._found.get(place, [])
+
+    def number(self, place: int, otherwise: int = 0) -> int:
+        return _signed(self._found[place][0]) if place in self._found else otherwise
+
+    def text(self, place: int) -> str:
+        return _text(self._found[place][0]) if place in self._found else ""
+
+    def texts(self, place: int) -> list[str]:
+        return [_text(value) for value in self.many(place)]
+
+    def numbers(self, place: int) -> list[int]:
+        """Of a field that may come packed: many numbers in one."""
+        numbers: list[int] = []
+        for value in self.many(place):
+            if isinstance(value, int):
+                numbers.append(_signed(value))
+                continue
+            at = 0
+            while at < len(value):
+                number, at = _read_varint(value, at)
+                numbers.append(_signed(number))
+                if len(numbers) > MOST:
+                    raise FormatError(f"field {place} of {self._what} has too many numbers")
+        return numbers
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, int):
-        raise FormatError("a number stands where a text belongs")
+def _text(value: memoryview) -> str:
     try:
         return bytes(value).decode()
     except UnicodeDecodeError as error:
         raise FormatError(f"a text is damaged ({error})") from error
 
 
-def _signed(value: Any) -> int:
-    if not isinstance(value, int):
-        raise FormatError("a text stands where a number belongs")
+def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def _message(value: Any) -> memoryview:
-    if isinstance(value, int):
-        raise FormatError("a number stands where a message belongs")
-    return value
-
-
-def _whole_numbers(value: Any) -> list[int]:
-    """One number, or many packed into one field."""
-    if isinstance(value, int):
-        return [_signed(value)]
-    numbers, at = [], 0
-    while at < len(value):
-        number, at = _read_varint(value, at)
-        numbers.append(_signed(number))
-    return numbers
-
-
 def _read_tensor(content: memoryview) -> tuple[str, np.ndarray]:
-    dims: list[int] = []
-    kind, name, raw = 0, "", None
-    for place, value in _fields(content):
-        if place == 1:
-            dims += _whole_numbers(value)
-        elif place == 2:
-            kind = _signed(value)
-        elif place == 8:
-            name = _text(value)
-        elif place == 9:
-            raw = bytes(_message(value))
-        elif place == 12:
-            _text(value)
-        else:
-            raise FormatError(f"weights {name!r} are not stored in the file itself, as plain bytes (field {place})")
-    if kind not in TYPES or raw is None or any(size < 0 for size in dims):
-        raise FormatError(f"weights {name!r} have the type {kind} and the shape {dims}, or no content")
-    count = int(np.prod(dims, dtype=object)) if dims else 1
-    if len(raw) != count * np.dtype(TYPES[kind]).itemsize:
+    """Weights as plain bytes in the file itself: fields 4-7, 10, 11 (other forms), 13 and 14 (external) are not read."""
+    message = _Message(content, "weights", {2: VARINT, 8: BYTES, 9: BYTES, 12: BYTES}, {1: VARINT})
+    dims, kind, name = message.numbers(1), message.number(2), message.text(8)
+    if kind not in TYPES or not message.many(9) or len(dims) > MOST_AXES or any(size < 0 for size in dims):
+        raise FormatError(f"weights {name!r} have the type {kind}, {len(dims)} axes, or no content in the file itself")
+    raw, item = bytes(message.many(9)[0]), np.dtype(TYPES[kind]).newbyteorder("<")
+    if len(raw) != math.prod(dims) * item.itemsize:
         raise FormatError(f"weights {name!r} have {len(raw)} bytes, which is not what the shape {dims} needs")
-    return name, np.frombuffer(raw, dtype=np.dtype(TYPES[kind]).newbyteorder("<")).reshape(dims)
+    return name, np.frombuffer(raw, dtype=item).reshape(dims)
 
 
 def _read_value(content: memoryview) -> Tensor:
-    name, kind, shape = "", 0, []
-    for place, value in _fields(content):
-        if place == 1:
-            name = _text(value)
-        elif place == 2:
-            for inner, described in _fields(_message(value)):
-                if inner != 1:
-                    raise FormatError(f"{name!r} is not a tensor")
-                for part, entry in _fields(_message(described)):
-                    if part == 1:
-                        kind = _signed(entry)
-                    elif part == 2:
-                        shape = [_read_size(_message(size)) for _, size in _fields(_message(entry))]
-    if kind not in TYPES:
-        raise FormatError(f"{name!r} has the type {kind}; allowed are {sorted(TYPES)}")
-    return Tensor(name, TYPES[kind], tuple(shape))
+    message = _Message(content, "a tensor", {1: BYTES, 2: BYTES, 3: BYTES})
+    name = message.text(1)
+    if not message.many(2):
+        raise FormatError(f"{name!r} has no type")
+    described = _Message(message.many(2)[0], f"the type of {name!r}", {1: BYTES})
+    if not described.many(1):
+        raise FormatError(f"{name!r} is not a tensor")
+    kind = _Message(described.many(1)[0], f"the type of {name!r}", {1: VARINT, 2: BYTES})
+    axes = _Message(kind.many(2)[0], f"the shape of {name!r}", {}, {1: BYTES}).many(1) if kind.many(2) else []
+    if kind.number(1) not in TYPES or len(axes) > MOST_AXES:
+        raise FormatError(f"{name!r} has the type {kind.number(1)} and {len(axes)} axes; allowed are {sorted(TYPES)}")
+    return Tensor(name, TYPES[kind.number(1)], tuple(_read_size(axis) for axis in axes))
 
 
 def _read_size(content: memoryview) -> int | str:
-    for place, value in _fields(content):
-        return _signed(value) if place == 1 else _text(value)
-    return ""
+    message = _Message(content, "an axis", {1: VARINT, 2: BYTES})
+    if len(message.many(1)) + len(message.many(2)) != 1:
+        raise FormatError("an axis has no size, or two")
+    return message.number(1) if message.many(1) else message.text(2)
 
 
 def _read_attribute(content: memoryview) -> tuple[str, int | float | list[int]]:
-    name, found, numbers = "", None, []
-    for place, value in _fields(content):
-        if place == 1:
-            name = _text(value)
-        elif place == 2:
-            found = struct.unpack("<f", bytes(_message(value)))[0] if len(_message(value)) == 4 else None
-        elif place == 3:
-            found = _signed(value)
-        elif place == 8:
-            numbers += _whole_numbers(value)
-        elif place not in (13, 20):
-            raise FormatError(f"attribute {name!r} is of a kind that we do not read (field {place})")
-    return name, numbers if found is None else found
+    """Numbers only: no texts, tensors or graphs."""
+    single = {1: BYTES, 2: REAL, 3: VARINT, 13: BYTES, 20: VARINT}
+    message = _Message(content, "an attribute", single, {8: VARINT})
+    kinds = {2: 1, 3: 2, 8: 7}  # the type that a field must be said to be of
+    given = [place for place in kinds if message.many(place)]
+    if len(given) != 1 or message.number(20) != kinds[given[0]]:
+        raise FormatError(f"attribute {message.text(1)!r} is of a kind that we do not read")
+    if given == [2]:
+        return message.text(1), struct.unpack("<f", bytes(message.many(2)[0]))[0]
+    return message.text(1), message.number(3) if given == [3] else message.numbers(8)
 
 
 def _read_node(content: memoryview) -> Node:
-    inputs, outputs, attributes, op = [], [], {}, ""
-    for place, value in _fields(content):
-        if place == 1:
-            inputs.append(_text(value))
-        elif place == 2:
-            outputs.append(_text(value))
-        elif place == 4:
-            op = _text(value)
-        elif place == 5:
-            name, attribute = _read_attribute(_message(value))
-            attributes[name] = attribute
-        elif place == 7 and _text(value) not in ("", "ai.onnx"):
-            raise FormatError(f"operation {op!r} is of the domain {_text(value)!r}; only ONNX's own are read")
-        elif place not in (3, 6, 7):
-            raise FormatError(f"operation {op!r} has the unknown field {place}")
-    return Node(op, tuple(inputs), tuple(outputs), attributes)
+    single = {3: BYTES, 4: BYTES, 6: BYTES, 7: BYTES}
+    message = _Message(content, "an operation", single, {1: BYTES, 2: BYTES, 5: BYTES})
+    if message.text(7) not in ("", "ai.onnx"):
+        raise FormatError(
+            f"operation {message.text(4)!r} is of the domain {message.text(7)!r}; only ONNX's own are read"
+        )
+    attributes = dict(_read_attribute(attribute) for attribute in message.many(5))
+    return Node(message.text(4), tuple(message.texts(1)), tuple(message.texts(2)), attributes)
 
 
 def read(content: bytes) -> Graph:
     """The graph in a file; a FormatError where it is damaged or holds what we do not read."""
-    nodes: list[Node] = []
-    inputs, outputs, weights, notes = [], [], {}, {}
-    opset, graphs = 0, 0
-    for place, value in _fields(memoryview(content)):
-        if place == 7:
-            graphs += 1
-            for part, entry in _fields(_message(value)):
-                if part == 1:
-                    nodes.append(_read_node(_message(entry)))
-                elif part == 5:
-                    name, array = _read_tensor(_message(entry))
-                    if name in weights:
-                        raise FormatError(f"weights {name!r} are there twice")
-                    weights[name] = array
-                elif part == 11:
-                    inputs.append(_read_value(_message(entry)))
-                elif part == 12:
-                    outputs.append(_read_value(_message(entry)))
-                elif part not in (2, 10, 13):
-                    raise FormatError(f"the graph has the unknown field {part}")
-        elif place == 8:
-            version = dict(_fields(_message(value)))
-            if _text(version.get(1, b"")) not in ("", "ai.onnx"):
-                raise FormatError(
-                    f"operations of the domain {_text(version[1])!r} are imported; only ONNX's own are read"
-                )
-            opset = _signed(version.get(2, 0))
-        elif place == 14:
-            entry = dict(_fields(_message(value)))
-            notes[_text(entry.get(1, b""))] = _text(entry.get(2, b""))
-        elif place not in (1, 2, 3, 4, 5, 6):
-            raise FormatError(f"the file has the unknown field {place}")
-    if graphs != 1 or opset < 1:
-        raise FormatError(f"the file holds {graphs} graphs for the operator set {opset}; it must hold one")
-    return Graph(nodes, inputs, outputs, weights, notes, opset)
+    single = {1: VARINT, 2: BYTES, 3: BYTES, 4: BYTES, 5: VARINT, 6: BYTES, 7: BYTES, 8: BYTES}
+    file = _Message(memoryview(content), "the file", single, {14: BYTES})
+    if not file.many(7) or not file.many(8):
+        raise FormatError("the file holds no graph, or no operator set for it")
+    opset = _Message(file.many(8)[0], "the operator set", {1: BYTES, 2: VARINT})
+    if opset.text(1) not in ("", "ai.onnx") or opset.number(2) < 1:
+        raise FormatError(f"operators of the domain {opset.text(1)!r} are imported; only ONNX's own are read")
+    notes = [_Message(note, "a note", {1: BYTES, 2: BYTES}) for note in file.many(14)]
+    graph = _Message(
+        file.many(7)[0], "the graph", {2: BYTES, 10: BYTES}, {1: BYTES, 5: BYTES, 11: BYTES, 12: BYTES, 13: BYTES}
+    )
+    weights = [_read_tensor(tensor) for tensor in graph.many(5)]
+    if len(dict(weights)) < len(weights):
+        raise FormatError("weights of the same name are there twice")
+    return Graph(
+        [_read_node(node) for node in graph.many(1)],
+        [_read_value(value) for value in graph.many(11)],
+        [_read_value(value) for value in graph.many(12)],
+        dict(weights),
+        {note.text(1): note.text(2) for note in notes},
+        opset.number(2),
+    )

@@ -21,7 +21,7 @@ from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
 from macop_aht.learner.runs import SelfPlayRun, self_play
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.onnx_format import FormatError, Graph, Node, read, write
+from macop_aht.onnx_format import FormatError, Graph, Node, _bytes, _number, _varint, read, write
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.zoo import graphs, places
 from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
@@ -82,7 +82,7 @@ def test_a_network_comes_out_as_it_went_in(scenario, half):
     content = write(graph_of(scenario, half=half))
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
     graph = read(content)
-    graphs.check(graph, len(world.observations), len(world.actions))
+    graphs.check(graph, world)
     twin = Stack(net.shape, 1)
     set_member(twin, 0, {name: torch.from_numpy(array) for name, array in graphs.network_weights(graph).items()})
     rng, rows = np.random.default_rng(0), 50
@@ -105,19 +105,22 @@ def test_a_network_comes_out_as_it_went_in(scenario, half):
 def hostile():
     """Graphs that are well formed, and not what a teammate may be."""
     graph = graph_of()
-    loop = Node("Loop", ("obs",), ("x",))
-    yield "operators Loop", replace(graph, nodes=[*graph.nodes, loop])
+    other = "not that of an agent network of ours"
+    yield "operators Loop", replace(graph, nodes=[*graph.nodes, Node("Loop", ("obs",), ("x",))])
     yield "another scenario", graph_of("PP1")
-    yield "is never computed", replace(graph, nodes=[node for node in graph.nodes if "q" not in node.outputs])
-    yield "reads or overwrites", replace(graph, nodes=graph.nodes[::-1])
-    broken = {**graph.weights, "heads.head2.bias": np.full(5, np.nan, np.float32)}
-    yield "no numbers", replace(graph, weights=broken)
-    wide = [replace(tensor, shape=("N", 100_000)) if tensor.name == "memory" else tensor for tensor in graph.inputs]
-    yield "100000 wide", replace(graph, inputs=wide)
+    yield other, replace(graph, nodes=[node for node in graph.nodes if "q" not in node.outputs])
+    yield other, replace(graph, nodes=graph.nodes[::-1])
+    yield "no numbers", replace(graph, weights={**graph.weights, "heads.head2.bias": np.full(5, np.nan, np.float32)})
     yield (
-        "tensors are",
-        replace(graph, inputs=[*graph.inputs, replace(graph.inputs[3], name="memory2")]),
+        "another scenario",
+        replace(graph, weights={**graph.weights, "heads.head2.bias": np.zeros((3, 5), np.float32)}),
     )
+    yield "are missing", replace(graph, weights={"q": np.zeros((1, 5), np.float32)})
+    yield other, replace(graph, inputs=[*graph.inputs, replace(graph.inputs[3], name="memory2")])
+    doubling = [Node("Concat", ("obs", "obs"), ("x0",), {"axis": 0})]
+    doubling += [Node("Concat", (f"x{k}", f"x{k}"), (f"x{k + 1}",), {"axis": 0}) for k in range(40)]
+    yield other, replace(graph, nodes=[*graph.nodes, *doubling])  # would need a terabyte
+    yield other, replace(graph, weights={**graph.weights, "thirds": np.array([64, 63, 65])})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_external_data_and_foreign_domains_are_refused():
     tensor.data_location = onnx.TensorProto.EXTERNAL
     entry = tensor.external_data.add()
     entry.key, entry.value = "location", "/etc/passwd"
-    with pytest.raises(FormatError, match="not stored in the file itself"):
+    with pytest.raises(FormatError, match="weights has the field 13"):
         read(model.SerializeToString())
     model = onnx.load_from_string(write(graph_of()))
     model.graph.node[0].domain = "com.microsoft"
@@ -145,8 +148,30 @@ def test_external_data_and_foreign_domains_are_refused():
         read(model.SerializeToString())
     model = onnx.load_from_string(write(graph_of()))
     model.functions.add().name = "f"
-    with pytest.raises(FormatError, match="unknown field 25"):
+    with pytest.raises(FormatError, match="the file has the field 25"):
         read(model.SerializeToString())
+
+
+def test_our_reader_and_protobufs_cannot_be_told_different_things():
+    """A field of the wrong wire type, which protobuf skips; one that is there twice, of which it takes the last, or merges."""
+    node = _bytes(1, "obs") + _bytes(2, "x") + _bytes(4, "Expand")
+
+    def file(node, tail=b""):
+        return _number(1, 9) + _bytes(7, _bytes(1, node) + tail) + _bytes(8, _number(2, 17))
+
+    assert read(file(node)).nodes[0].op == "Expand"
+    disguise = bytes([4 << 3 | 5]) + b"Relu"  # four bytes where a text belongs
+    for content, message in (
+        (file(node + disguise), "field 4 of an operation has the wire type 5"),
+        (file(node + _bytes(4, "Relu")), "field 4 of an operation is there 2 times"),
+        (file(node) + _bytes(7, b""), "field 7 of the file is there 2 times"),
+        (file(node, _bytes(1, b"") * 1_001), "field 1 of the graph is there 1001 times"),
+        (file(node, _bytes(5, _bytes(1, b"\x7f" * 2_000) + _number(2, 1) + _bytes(9, b""))), "too many numbers"),
+        (file(node, _bytes(5, _number(1, 1) * 70 + _number(2, 1) + _bytes(9, b"\0" * 4))), "70 axes"),
+        (_varint(1 << 35 | 8) + b"\1" + file(node), "which we do not read"),
+    ):
+        with pytest.raises(FormatError, match=message):
+            read(content)
 
 
 def damaged(original, attempt, rng):
@@ -227,8 +252,14 @@ def test_mistakes_are_answered(small_zoo, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"macop-1\.onnx, the file of macop/1, is missing"):
         zoo.load("LBF4", "macop/1")
     (small_zoo / "LBF4" / "macop-0.onnx").write_bytes(b"\0" * (graphs.LIMIT + 1))
-    with pytest.raises(ValueError, match="bytes; allowed are"):
+    with pytest.raises(ValueError, match="it has more than"):
         zoo.load("LBF4", "macop/0")
+    (small_zoo / "LBF4" / "macop-0.onnx").unlink()
+    (small_zoo / "LBF4" / "macop-0.onnx").symlink_to("/dev/zero")
+    with pytest.raises(FileNotFoundError, match="is missing"):
+        zoo.load("LBF4", "macop/0")
+    with pytest.raises(ValueError, match="another scenario"):
+        gym.make("MacopLBF4-v0", foods=((0, 0), (5, 5)), teammate="zoo:macop/2")
     monkeypatch.setenv("MACOP_ZOO", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match=r"nowhere.*MACOP_ZOO"):
         zoo.list("LBF4")
@@ -242,6 +273,8 @@ def test_a_damaged_index_says_what_is_wrong(small_zoo):
         (lambda content: content["groups"][0].update(seed="0"), "seed is '0'; it must be of type int"),
         (lambda content: content["groups"][0].update(split="tset"), "did you mean 'test'"),
         (lambda content: content["groups"][0].update(file="../../etc/passwd"), "in its folder"),
+        (lambda content: content["groups"][0].update(scenario="../../tmp"), "it holds cards of"),
+        (lambda content: content["groups"][0].update(self_play=float("nan")), "no numbers"),
         (lambda content: content["groups"].append(content["groups"][0]), "groups of the same name"),
         (lambda content: content.pop("groups"), "cannot be read"),
     ):

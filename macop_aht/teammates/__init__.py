@@ -93,7 +93,7 @@ def _named(head: str, world: World, scenario: str) -> list[Policy]:
 
         if not scenario:
             raise ValueError(f"{head!r} needs a scenario with a name; make the environment by its id")
-        return list(zoo.policies(name, scenario))
+        return list(zoo.policies(name, scenario, world))
     allowed = ["random", "scripted", *(f"scripted:{script}" for script in world.scripts), "zoo:NAME", "FILE.onnx"]
     raise ValueError(f"unknown teammate {head!r}; {hint(head, allowed)}")
 

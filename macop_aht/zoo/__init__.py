@@ -47,20 +47,21 @@ def card(scenario: str, name: str, folder: str | Path | None = None) -> Card:
     return known[name]
 
 
-def load(scenario: str, name: str, folder: str | Path | None = None) -> OnnxPolicy:
-    """A group as a policy for all places of its team."""
-    return _policy(card(scenario, name, folder), build(scenario), folder)
+def load(scenario: str, name: str, folder: str | Path | None = None, world: World | None = None) -> OnnxPolicy:
+    """A group as a policy for all places of its team; `world` where that is the scenario's with changes."""
+    return _policy(card(scenario, name, folder), world or build(scenario), folder)
 
 
-def split(scenario: str, name: str, folder: str | Path | None = None) -> builtins.list[OnnxPolicy]:
+def split(
+    scenario: str, name: str, folder: str | Path | None = None, world: World | None = None
+) -> builtins.list[OnnxPolicy]:
     """The groups of a split: train, validation or test."""
     if name not in SPLITS:
         raise ValueError(f"unknown split {name!r}; {hint(name, SPLITS)}")
     found = [known for known in cards(scenario, folder).values() if known.split == name]
     if not found:
         raise ValueError(f"the split {name!r} of {scenario} is empty")
-    world = build(scenario)
-    return [_policy(known, world, folder) for known in found]
+    return [_policy(known, world or build(scenario), folder) for known in found]
 
 
 def graph(known: Card, folder: str | Path | None = None) -> Graph:
@@ -68,13 +69,13 @@ def graph(known: Card, folder: str | Path | None = None) -> Graph:
     return _checked(known, build(known.scenario), folder)[1]
 
 
-def policies(spec: str, scenario: str) -> builtins.list[OnnxPolicy]:
+def policies(spec: str, scenario: str, world: World) -> builtins.list[OnnxPolicy]:
     """What a teammate spec stands for behind `zoo:`: a group, a split, or `all`."""
     if spec in SPLITS:
-        return [*split(scenario, spec)]
+        return split(scenario, spec, world=world)
     if spec == "all":
-        return [load(scenario, name) for name in list(scenario)]
-    return [load(scenario, spec)]
+        return [load(scenario, name, world=world) for name in list(scenario)]
+    return [load(scenario, spec, world=world)]
 
 
 def _policy(known: Card, world: World, folder: str | Path | None) -> OnnxPolicy:
@@ -86,18 +87,17 @@ def _policy(known: Card, world: World, folder: str | Path | None) -> OnnxPolicy:
 
 def _checked(known: Card, world: World, folder: str | Path | None) -> tuple[bytes, Graph]:
     path = places.find("zoo", folder) / known.scenario / known.file
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}, the file of {known.name}, is missing; restore it from the zoo's source")
     try:
-        if path.stat().st_size > graphs.LIMIT:
-            raise FormatError(f"it has {path.stat().st_size} bytes; allowed are {graphs.LIMIT}")
-        content = path.read_bytes()
+        with open(path, "rb") as file:
+            content = file.read(graphs.LIMIT + 1)
+        if len(content) > graphs.LIMIT:
+            raise FormatError(f"it has more than {graphs.LIMIT} bytes")
         if hashlib.sha256(content).hexdigest() != known.sha256:
             raise FormatError("its sha-256 is not the one on its card")
         found = read(content)
-        graphs.check(found, len(world.observations), len(world.actions))
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}, the file of {known.name}, is missing; restore it from the zoo's source"
-        ) from None
+        graphs.check(found, world)
     except FormatError as error:
         raise ValueError(
             f"{path} is not the file of {known.name}: {error}. Restore it from the zoo's source"

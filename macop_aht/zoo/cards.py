@@ -6,6 +6,7 @@ The index is read strictly: an unknown key, a missing one or a value of the wron
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from macop_aht.config import ConfigError, from_mapping
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 INDEX = "index.json"
+LIMIT = 8 * 2**20  # bytes of an index
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Card:
     split: Split = "train"
 
     def __post_init__(self) -> None:
+        if not (math.isfinite(self.self_play) and math.isfinite(self.best_response)):
+            raise ConfigError(f"card {self.name!r} has figures that are no numbers")
         if "/" not in self.name or Path(self.file).name != self.file or not self.file.endswith(".onnx"):
             raise ConfigError(
                 f"card {self.name!r}, file {self.file!r}: a name is generator/number, a file is NAME.onnx in its folder"
@@ -45,12 +49,17 @@ class Card:
 def read_index(folder: Path) -> dict[str, Card]:
     """The cards of a scenario's folder by name."""
     path = folder / INDEX
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {INDEX} in {folder}")
     try:
+        if path.stat().st_size > LIMIT:
+            raise ConfigError(f"it has more than {LIMIT} bytes")
         content = json.loads(path.read_text(encoding="utf-8"))
         cards = [from_mapping(Card, entry) for entry in content["groups"]]
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no {INDEX} in {folder}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ConfigError) as error:
+        strangers = sorted({card.scenario for card in cards} - {folder.name})
+        if strangers:
+            raise ConfigError(f"it holds cards of {', '.join(strangers)}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read ({error}); restore it, or run `macop zoo verify`") from error
     names = [card.name for card in cards]
     if len(set(names)) < len(names):

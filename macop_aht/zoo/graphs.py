@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from macop_aht.onnx_format import Builder, FormatError, Graph, Tensor
+from macop_aht.scenarios.spec import World
 
 LAYERS = (
     "backbone.encoder1", "backbone.encoder2", "backbone.gru_input", "backbone.gru_hidden", "heads.head1", "heads.head2",
@@ -18,6 +19,7 @@ LAYERS = (
 OPERATORS = frozenset(
     ["Add", "Cast", "Concat", "Equal", "MatMul", "Mul", "Relu", "Sigmoid", "Split", "Sub", "Tanh", "Unsqueeze"]
 )
+CONSTANTS = ("actions", "agents", "thirds", "last_axis")
 LIMIT = 4 * 2**20  # bytes of a file
 HIDDEN_LIMIT = 1_024  # of a network's memory
 
@@ -55,10 +57,10 @@ def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, ha
     memory = gru(add, gates, recurrent, "memory", "next_memory")
     layer("heads.head2", add("Relu", layer("heads.head1", memory)), output="q")
     constants = {
-        "actions": np.arange(actions),
-        "agents": np.arange(agents),
-        "thirds": np.full(3, hidden),
-        "last_axis": np.array([-1]),
+        "actions": np.arange(actions, dtype=np.int64),
+        "agents": np.arange(agents, dtype=np.int64),
+        "thirds": np.full(3, hidden, dtype=np.int64),
+        "last_axis": np.array([-1], dtype=np.int64),
     }
     inputs = [
         Tensor("obs", np.float32, ("N", obs)),
@@ -79,39 +81,51 @@ def network_weights(graph: Graph) -> dict[str, np.ndarray]:
     return {name: graph.weights[name].astype(np.float32) for name in names}
 
 
-def check(graph: Graph, obs: int, actions: int) -> None:
-    """Whether the graph is a teammate for these sizes and holds nothing else: operators, tensors, weights, the flow of values."""
+def check(graph: Graph, world: World) -> None:
+    """Whether the graph is a teammate for this world and nothing else: node by node what `group_graph` makes of its weights."""
     strangers = sorted({node.op for node in graph.nodes} - OPERATORS)
     if strangers:
         raise FormatError(
             f"the operators {', '.join(strangers)} are not allowed; allowed are {', '.join(sorted(OPERATORS))}"
         )
-    found = {tensor.name: tensor for tensor in graph.inputs}
-    hidden = found["memory"].shape[-1] if "memory" in found and found["memory"].shape else 0
-    if not isinstance(hidden, int) or not 0 < hidden <= HIDDEN_LIMIT:
-        raise FormatError(f"the memory is {hidden!r} wide; it must be a number up to {HIDDEN_LIMIT}")
-    wanted = {
-        "obs": (np.float32, (obs,)), "last_action": (np.int64, ()), "agent": (np.int64, ()), "memory": (np.float32, (hidden,)),
-    }  # fmt: skip
-    given = {tensor.name: (tensor.kind, tensor.shape[1:]) for tensor in graph.inputs}
-    results = {tensor.name: (tensor.kind, tensor.shape[1:]) for tensor in graph.outputs}
-    if given != wanted or results != {"q": (np.float32, (actions,)), "next_memory": (np.float32, (hidden,))}:
+    found, obs, actions = network_weights(graph), len(world.observations), len(world.actions)
+    shapes = {name: array.shape for name, array in found.items()}
+    hidden = shapes["backbone.encoder2.weight"][-1] if shapes["backbone.encoder2.weight"] else 0
+    if shapes != _shapes(obs + actions + world.n_agents, hidden, actions) or not 0 < hidden <= HIDDEN_LIMIT:
         raise FormatError(
-            f"the tensors are {_show(graph.inputs)} -> {_show(graph.outputs)}; this scenario needs obs (N,{obs}), "
-            f"last_action (N,), agent (N,), memory (N,H) -> q (N,{actions}), next_memory (N,H). Was it made for another scenario?"
+            f"the tensors are {_show(graph.inputs)} -> {_show(graph.outputs)}, the weights {shapes}; this scenario needs obs "
+            f"(N,{obs}) and {actions} actions. Was it made for another scenario?"
         )
-    for name, array in graph.weights.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+    for name, array in found.items():
+        if not np.isfinite(array).all():
             raise FormatError(f"weights {name!r} hold values that are no numbers")
-    known = {*given, *graph.weights}
-    for node in graph.nodes:
-        if not known.issuperset(node.inputs) or not known.isdisjoint(node.outputs):
-            raise FormatError(
-                f"operation {node.op} reads or overwrites what it may not: {node.inputs} -> {node.outputs}"
-            )
-        known |= set(node.outputs)
-    if not known.issuperset(results):
-        raise FormatError("an output is never computed")
+    half = graph.weights["backbone.encoder1.weight"].dtype == np.float16
+    wanted = group_graph(found, actions, world.n_agents, half)
+    same = (
+        list(graph.nodes) == list(wanted.nodes)
+        and list(graph.inputs) == list(wanted.inputs)
+        and list(graph.outputs) == list(wanted.outputs)
+        and {name: (array.dtype, array.shape) for name, array in graph.weights.items()}
+        == {name: (array.dtype, array.shape) for name, array in wanted.weights.items()}
+        and all(np.array_equal(graph.weights[name], wanted.weights[name]) for name in CONSTANTS)
+    )
+    if not same:
+        raise FormatError("the graph is not that of an agent network of ours")
+
+
+def _shapes(inputs: int, hidden: int, actions: int) -> dict[str, tuple[int, ...]]:
+    sizes = (
+        (inputs, hidden),
+        (hidden, hidden),
+        (hidden, 3 * hidden),
+        (hidden, 3 * hidden),
+        (hidden, hidden),
+        (hidden, actions),
+    )
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, (fan_in, fan_out) in zip(LAYERS, sizes, strict=True):
+        found |= {f"{layer}.weight": (fan_in, fan_out), f"{layer}.bias": (fan_out,)}
+    return found
 
 
 def _show(tensors: Sequence[Tensor]) -> str:
