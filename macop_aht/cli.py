@@ -106,13 +106,13 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     policy = load_agent(arguments.agent, build(arguments.scenario), arguments.scenario)
     agent = Agent(arguments.agent, policy)
     rows = evaluate(agent, arguments.scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
+    print(table(rows))
     if arguments.csv:
         write_rows(rows, Path(arguments.csv))
     if arguments.html:
         from macop_aht.evaluation import report
 
         report.write(rows, Path(arguments.html))
-    print(table(rows))
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -147,10 +147,10 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     policies = [policy for spec in arguments.policies for policy in resolve(spec, world, arguments.scenario)]
     returns = crossplay.matrix(world, policies, arguments.episodes, arguments.seed)
     names = [policy.name.split(":")[-1] for policy in policies]
+    print(crossplay.summary(returns))
     crossplay.write(
         returns, names, f"{arguments.scenario}: ego in the row, teammate in the column", Path(arguments.out)
     )
-    print(crossplay.summary(returns))
 
 
 def _zoo_list(arguments: argparse.Namespace) -> None:
@@ -164,8 +164,8 @@ def _zoo_list(arguments: argparse.Namespace) -> None:
 def _zoo_add(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
+    from macop_aht import places
     from macop_aht.evaluation.curation import add
-    from macop_aht.zoo import places
 
     target = places.find("zoo", arguments.zoo)
     for card in add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least):
@@ -173,9 +173,9 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
 
 
 def _zoo_verify(arguments: argparse.Namespace) -> None:
+    from macop_aht import places
     from macop_aht.evaluation.curation import verify
     from macop_aht.scenarios import SCENARIOS
-    from macop_aht.zoo import places
 
     target, wrong = places.find("zoo", arguments.zoo), 0
     present = [name for name in SCENARIOS if (target / name).is_dir()]

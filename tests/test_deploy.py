@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from macop_aht.cli import main
-from macop_aht.deploy.export import check_parity, ego_graph, random_feed, write_bundle
+from macop_aht.deploy.export import check_parity, ego_graph, recorded_feed, write_bundle
 from macop_aht.deploy.runtime import BundleError, EgoAgent
 from macop_aht.deploy.selectors import SELECTORS
 from macop_aht.learner.networks import Ego, Shape, encode, weights
@@ -52,9 +52,10 @@ def test_goldens_and_parity(scenario, tmp_path):
     with torch.no_grad():
         check_parity(ego, content, world)
     golden = json.loads((folder / "manifest.json").read_text())["golden"]
-    feed = {name: np.array(value, random_feed(world, 64, 1)[name].dtype) for name, value in golden["inputs"].items()}
-    q, _ = onnxruntime.InferenceSession(content).run(["q", "next_memory"], feed)
+    feed = {name: np.array(value, recorded_feed(world, 64, 1)[name].dtype) for name, value in golden["inputs"].items()}
+    q, memory = onnxruntime.InferenceSession(content).run(["q", "next_memory"], feed)
     np.testing.assert_allclose(q, golden["outputs"]["q"], atol=1e-6)
+    np.testing.assert_allclose(memory, golden["outputs"]["next_memory"], atol=1e-6)
 
 
 def test_a_graph_that_differs_is_not_exported():
@@ -192,6 +193,11 @@ def test_a_state_in_json_goes_on_elsewhere(bundle):
     assert go(there, 17, 40) == rest
     with pytest.raises(ValueError, match="this agent needs"):
         EgoAgent.load(bundle, teams=2).restore(json.loads(saved))
+    for change, message in (({"head": [7]}, "plays the heads"), ({"draws": None}, None)):
+        before = there.state
+        with pytest.raises((ValueError, TypeError), match=message):
+            there.restore({**json.loads(saved), **change})
+        assert there.state == before
     with pytest.raises(ValueError, match="is of 'PP1'"):
         there.restore({**json.loads(saved), "scenario": "PP1"})
 
@@ -251,6 +257,12 @@ def test_damaged_bundles_are_refused(bundle):
         json.dumps({**manifest, "sha256": {**manifest["sha256"], "agent.onnx": digest}})
     )
     attempt("cannot be run by this onnxruntime")
+    (bundle / "agent.onnx").write_bytes(agent)
+    (bundle / "manifest.json").write_text(json.dumps({**manifest, "hidden": 32}))
+    attempt("the manifest says")
+    (bundle / "manifest.json").write_text(json.dumps({**manifest, "heads": "3"}))
+    attempt("look at heads")
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
     (bundle / "agent.onnx").unlink()
     attempt("is missing from the bundle", FileNotFoundError)
     (bundle / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
@@ -279,7 +291,7 @@ agent.episode_end(1.0)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() in "01234"
+    assert result.stdout.strip() in list("01234")
 
 
 def test_export_from_a_run(tmp_path, capsys):

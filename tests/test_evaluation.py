@@ -9,12 +9,14 @@ import torch
 
 from macop_aht.cli import main
 from macop_aht.evaluation.behaviour import watch_self_play
-from macop_aht.evaluation.evaluate import compare
+from macop_aht.evaluation.evaluate import Agent, compare, evaluate
 from macop_aht.evaluation.matches import Row, play, read_rows
 from macop_aht.learner.networks import Shape, Stack
+from macop_aht.onnx_format import write
 from macop_aht.scenarios import build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.teammates import resolve
+from tests.test_zoo import graph_of, put
 
 CPU = torch.device("cpu")
 
@@ -147,7 +149,9 @@ def test_evaluating_a_script_knows_who_it_gets_on_with(tmp_path, capsys):
         main(["evaluate", "scripted:corner-ne", "--scenario", "LBF4", "--teammates", "scripted", "--csv", str(own)])
         == 0
     )
-    assert "| scripted | 8 | 256 |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| seen | 1 | 32 |" in printed  # itself
+    assert "| scripted | 7 | 224 |" in printed
     rows = read_rows(own)
     by_mate = {
         name: np.mean([row.result for row in rows if row.teammate == name]) for name in {row.teammate for row in rows}
@@ -160,6 +164,31 @@ def test_evaluating_a_script_knows_who_it_gets_on_with(tmp_path, capsys):
     assert "| seen | 1 | 32 |" in capsys.readouterr().out
     assert main(["compare", str(own), str(other)]) == 0
     assert "8 teammates in common" in capsys.readouterr().out
+
+
+def test_tiers_tell_what_an_agent_has_met(tmp_path, monkeypatch, capsys):
+    """Groups it was trained with, others of their generator, other generators, scripts, anything else."""
+    for k, name in enumerate(("macop/0", "macop/1", "lipo/0")):
+        put(tmp_path, "LBF4", name, write(graph_of(seed=k)), split="train" if k == 0 else "test")
+    monkeypatch.setenv("MACOP_ZOO", str(tmp_path))
+    rows = evaluate(
+        Agent("mine", resolve("random", build("LBF4"))[0]), "LBF4",
+        ["zoo:all", "zoo:macop/1+noisy=0.5", "scripted:nearest", "random"], episodes=2, seen=["zoo:train"],
+    )  # fmt: skip
+    tiers = {row.teammate: row.tier for row in rows}
+    assert tiers["zoo:macop/0"] == "seen"
+    assert tiers["zoo:macop/1"] == "unseen"
+    assert tiers["zoo:lipo/0"] == "unseen generator"
+    assert tiers["scripted:nearest"] == "scripted"
+    assert tiers["random"] == "other"
+    noisy = next(name for name in tiers if "noisy" in name)
+    assert tiers[noisy] == "unseen"
+    twice = [tmp_path / "a" / "best.onnx", tmp_path / "b" / "best.onnx"]
+    for k, path in enumerate(twice):
+        path.parent.mkdir()
+        path.write_bytes(write(graph_of(seed=k)))
+    with pytest.raises(ValueError, match=r"two teammates are called 'best\.onnx'"):
+        evaluate(Agent("mine", resolve("random", build("LBF4"))[0]), "LBF4", [str(path) for path in twice], 2)
 
 
 def test_a_report_is_one_page_with_everything_in_it(tmp_path):

@@ -25,7 +25,19 @@ def test_import_is_light():
 
 
 @pytest.mark.parametrize(
-    "room", ["scenarios", "scenarios.batch", "envs.single", "envs.vector", "envs.parallel", "teammates"]
+    "room",
+    [
+        "scenarios",
+        "scenarios.batch",
+        "envs.single",
+        "envs.vector",
+        "envs.parallel",
+        "teammates",
+        "zoo",
+        "deploy.selectors",
+        "deploy.runtime",
+        "evaluation.matches",
+    ],
 )
 def test_rooms_without_torch(room):
     assert run(f"import sys, macop_aht.{room}; print('torch' in sys.modules)").strip() == "False"

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import macop_aht
-from macop_aht import zoo
+from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
@@ -23,7 +23,7 @@ from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.onnx_format import FormatError, Graph, Node, _bytes, _number, _varint, read, write
 from macop_aht.scenarios import SCENARIOS, build
-from macop_aht.zoo import graphs, places
+from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
 
 

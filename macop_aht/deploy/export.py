@@ -20,6 +20,7 @@ import numpy as np
 from macop_aht import __version__
 from macop_aht.deploy.selectors import SELECTORS
 from macop_aht.onnx_format import OPSET, Builder, Graph, Tensor, write
+from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo.graphs import gru, one_hot
 
@@ -49,12 +50,12 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
     each = layer("heads.head2", add("Relu", layer("heads.head1", each)))
     add("Squeeze", each, "row_axis", output="q")
     constants = {
-        "actions": np.arange(actions),
-        "agents": np.arange(agents),
-        "thirds": np.full(3, hidden),
-        "last_axis": np.array([-1]),
-        "head_axes": np.array([1, 2]),
-        "row_axis": np.array([2]),
+        "actions": np.arange(actions, dtype=np.int64),
+        "agents": np.arange(agents, dtype=np.int64),
+        "thirds": np.full(3, hidden, dtype=np.int64),
+        "last_axis": np.array([-1], dtype=np.int64),
+        "head_axes": np.array([1, 2], dtype=np.int64),
+        "row_axis": np.array([2], dtype=np.int64),
     }
     biases = {name: array[:, None] for name, array in heads.items() if name.endswith("bias")}  # (K,1,…)
     inputs = [
@@ -106,12 +107,21 @@ def write_bundle(
     unfinished.replace(folder)
 
 
-def random_feed(world: World, hidden: int, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs as they might come: for goldens and parity."""
-    rng = np.random.default_rng(seed)
-    low, high = (np.clip(bound, -1.5, 1.5) for bound in world.bounds)
+def recorded_feed(world: World, hidden: int, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Inputs as they come, from episodes of random actions, with random memories: for goldens and parity."""
+    rng, seen = np.random.default_rng(seed), [np.zeros((0, len(world.observations)), np.float32)]
+    batch = Batch(world, 64)
+    batch.seed(range(seed, seed + 64))
+    batch.reset()
+    while sum(map(len, seen)) < rows:
+        seen.append(batch.obs.reshape(-1, len(world.observations)).copy())
+        weight = rng.random(batch.mask.shape) * batch.mask
+        batch.step(weight.argmax(axis=2))
+        over = batch.terminated | batch.truncated
+        if over.any():
+            batch.reset(over)
     return {
-        "obs": rng.uniform(low, high, (rows, len(world.observations))).astype(np.float32),
+        "obs": np.concatenate(seen)[:rows],
         "last_action": rng.integers(-1, len(world.actions), rows),
         "agent": rng.integers(0, world.n_agents, rows),
         "memory": rng.uniform(-1, 1, (rows, hidden)).astype(np.float32),
@@ -124,7 +134,7 @@ def golden(content: bytes, world: World) -> dict[str, Any]:
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     hidden = session.get_inputs()[3].shape[1]
-    feed = random_feed(world, hidden, GOLDEN_ROWS)
+    feed = recorded_feed(world, hidden, GOLDEN_ROWS)
     q, next_memory = session.run(["q", "next_memory"], feed)
     return {
         "inputs": {name: array.tolist() for name, array in feed.items()},
@@ -155,7 +165,7 @@ def check_parity(ego: Any, content: bytes, world: World) -> None:
 
     from macop_aht.learner.networks import encode
 
-    feed = random_feed(world, ego.shape.hidden, DECISIONS, seed=1)
+    feed = recorded_feed(world, ego.shape.hidden, DECISIONS, seed=1)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     q, next_memory = session.run(["q", "next_memory"], feed)
     given = {name: torch.from_numpy(array) for name, array in feed.items()}

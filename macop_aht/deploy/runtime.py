@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from macop_aht import places
+
 META_EPISODES = 4  # per head: the budget of a selector
 
 
@@ -68,7 +70,7 @@ class EgoAgent:
         cls, path: str | Path, selector: str = "meta-test", teams: int = 1, budget: int | None = None, seed: int = 0
     ) -> EgoAgent:
         """The agent in a bundle's folder. `budget` is the number of episodes for choosing a head; without it, 4 per head."""
-        folder = Path(path)
+        folder = _folder(Path(path))
         manifest = _manifest(folder)
         known = sorted(
             name.split("/")[1].removesuffix(".onnx") for name in manifest["sha256"] if name.startswith("selectors/")
@@ -79,6 +81,7 @@ class EgoAgent:
         agent, chooser = (
             _session(content, name) for content, name in zip(contents, ("agent.onnx", selector), strict=True)
         )
+        _compare(manifest, agent)
         return cls(manifest, agent, chooser, teams, budget, seed)
 
     @property
@@ -108,14 +111,14 @@ class EgoAgent:
         feed = {
             "obs": rows,
             "last_action": self._last_action.reshape(count),
-            "agent": np.tile(np.arange(self.controllable), len(self._head)),
+            "agent": np.tile(np.arange(self.controllable, dtype=np.int64), len(self._head)),
             "memory": self._memory.reshape(count, -1),
         }
         q, memory = self._agent.run(["q", "next_memory"], feed)
         own = q[np.arange(count), np.repeat(self._head, self.controllable)]
         action = np.where(allowed != 0, own, -np.inf).argmax(axis=-1).reshape(self._last_action.shape)
         self._memory, self._last_action = memory.reshape(self._memory.shape), action
-        return action.reshape(axes)
+        return action.reshape(axes).copy()
 
     def _rows(self, name: str, array: np.ndarray, width: int) -> tuple[np.ndarray, tuple[int, ...]]:
         """The array as a row for every agent of every team, and the axes that the answer will have."""
@@ -123,13 +126,14 @@ class EgoAgent:
         shapes: list[tuple[int, ...]] = [(teams, own, width)]
         shapes += [(teams, width)] if own == 1 else []
         shapes += [(own, width)] if teams == 1 else []
-        shapes += [(width,)] if teams == own == 1 else []
+        shapes += [(own * width,)] if teams == 1 else []  # as Gymnasium gives it
         if array.shape not in shapes:
             raise ValueError(
                 f"{name} has the shape {array.shape}; {self.manifest['scenario']} with {teams} teams needs {shapes[0]}. Is it of "
                 "another scenario?"
             )
-        return array.reshape(teams * own, width), array.shape[:-1]
+        axes = array.shape[:-1] if array.shape != (own * width,) or own == 1 else (own,)
+        return array.reshape(teams * own, width), axes
 
     def episode_end(self, returns: Any, teams: np.ndarray | None = None) -> None:
         """Tell what an episode returned; of those teams only, where (teams,) bool is given. The next head is chosen."""
@@ -146,7 +150,7 @@ class EgoAgent:
             "mean_return": self._mean_return[team],
             "last_head": np.array(self._head[team]),
             "last_return": np.array(last_return, dtype=np.float32),
-            "budget": np.array(self.budget),
+            "budget": np.array(self.budget, dtype=np.int64),
         }
         if self._needs_draws:
             feed["draws"] = self._rng.standard_normal(self.heads).astype(np.float32)
@@ -165,20 +169,39 @@ class EgoAgent:
             raise ValueError(
                 f"this state is of {state.get('scenario')!r}, the agent plays {self.manifest['scenario']!r}"
             )
-        arrays = {}
-        for name in _REMEMBERED:
-            own = getattr(self, f"_{name}")
-            arrays[name] = np.array(state[name], dtype=own.dtype)
-            if arrays[name].shape != own.shape:
-                raise ValueError(
-                    f"{name} in this state has the shape {arrays[name].shape}; this agent needs {own.shape}"
-                )
+        missing = sorted({*_REMEMBERED, "draws"} - set(state))
+        if missing:
+            raise ValueError(f"this state lacks {', '.join(missing)}; give one that `state` gave")
+        arrays = {name: self._like(name, state[name]) for name in _REMEMBERED}
+        if not ((arrays["head"] >= 0) & (arrays["head"] < self.heads)).all():
+            raise ValueError(
+                f"this state plays the heads {arrays['head'].tolist()}; this agent has 0..{self.heads - 1}"
+            )
+        self._rng.bit_generator.state = state["draws"]
         for name, array in arrays.items():
             setattr(self, f"_{name}", array)
-        self._rng.bit_generator.state = state["draws"]
+
+    def _like(self, name: str, value: Any) -> np.ndarray:
+        """The value as an array of the kind and shape that we have under that name."""
+        own = getattr(self, f"_{name}")
+        array = np.array(value, dtype=own.dtype)
+        if array.shape != own.shape:
+            raise ValueError(f"{name} in this state has the shape {array.shape}; this agent needs {own.shape}")
+        return array
 
 
 _REMEMBERED = ("memory", "last_action", "tried", "mean_return", "head", "best")
+
+
+def _folder(path: Path) -> Path:
+    """The path itself, or that bundle among the agents that come with the package, such as `macop/LBF4`."""
+    if path.exists() or path.is_absolute():
+        return path
+    try:
+        packaged = places.find("agents") / path
+    except FileNotFoundError:
+        return path
+    return packaged if packaged.exists() else path
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -191,11 +214,24 @@ def _manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != 1:
             raise BundleError(f"{path} is of format {manifest['format']}; this version reads 1. Upgrade macop-aht")
-        for name in ("scenario", "heads", "agents", "controllable", "hidden", "observations", "actions", "sha256"):
-            manifest[name]
+        kinds = {"scenario": str, "heads": int, "controllable": int, "hidden": int, "observations": list, "actions": list,
+                 "sha256": dict}  # fmt: skip
+        wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
+        if wrong or "agent.onnx" not in manifest["sha256"]:
+            raise BundleError(f"{path} is damaged (look at {', '.join(wrong) or 'sha256'}); export the bundle again")
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise BundleError(f"{path} is damaged ({error!r}); export the bundle again") from error
     return manifest
+
+
+def _compare(manifest: dict[str, Any], agent: Any) -> None:
+    """The graph must have the sizes that the manifest says."""
+    found = {tensor.name: tuple(tensor.shape[1:]) for tensor in (*agent.get_inputs(), *agent.get_outputs())}
+    width, actions, hidden = len(manifest["observations"]), len(manifest["actions"]), manifest["hidden"]
+    wanted = {"obs": (width,), "last_action": (), "agent": (), "memory": (hidden,)}
+    wanted |= {"q": (manifest["heads"], actions), "next_memory": (hidden,)}
+    if found != wanted:
+        raise BundleError(f"agent.onnx has the tensors {found}, the manifest says {wanted}; export the bundle again")
 
 
 def _content(folder: Path, manifest: dict[str, Any], name: str) -> bytes:

@@ -53,12 +53,12 @@ def _graph(heads: int, name: str, choose: Callable[[Builder, int], str], draws: 
     ]
     rounds = max(math.ceil(math.log2(heads)), 1)
     constants = {
-        "numbers": np.arange(heads),
+        "numbers": np.arange(heads, dtype=np.int64),
         "zero": np.float32(0),
         "one": np.float32(1),
         "never": np.float32(NEVER),
-        "first_axis": np.array([0]),
-        "second_axis": np.array([1]),
+        "first_axis": np.array([0], dtype=np.int64),
+        "second_axis": np.array([1], dtype=np.int64),
         "heads": np.float32(heads),
         "rounds": np.float32(rounds),
         "last_round": np.float32(rounds - 1),

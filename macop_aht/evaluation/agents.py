@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -19,8 +20,8 @@ def load_agent(text: str, world: World, scenario: str) -> Policy:
     """The policy for the ego's places that `text` stands for."""
     if text.endswith(".zip"):
         return as_policy(_stable_baselines(Path(text)))
-    module, colon, factory = text.partition(":")
-    if colon and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
+    module, _, factory = text.partition(":")
+    if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
         return as_policy(_made(module, factory, world))
     found = resolve(text, world, scenario)
     if len(found) != 1:
@@ -42,7 +43,9 @@ def _stable_baselines(path: Path) -> object:
             return getattr(stable_baselines3, name).load(path, device="cpu")
         except Exception as error:  # a model of another algorithm fails in many ways
             problems.append(f"{name}: {error}")
-    raise ValueError(f"{path} is no model of {', '.join(ALGORITHMS)} ({problems[0]}); for others, write MODULE:FACTORY")
+    raise ValueError(
+        f"{path} is no model of {', '.join(ALGORITHMS)} ({'; '.join(problems)}); for others, write MODULE:FACTORY"
+    )
 
 
 def _made(module: str, factory: str, world: World) -> object:

@@ -27,10 +27,10 @@ def summary(returns: np.ndarray) -> str:
 
 def write(returns: np.ndarray, names: Sequence[str], title: str, out: Path) -> None:
     """FILE.csv, and FILE.png where matplotlib is installed; `out` is FILE without an ending."""
-    with open(out.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
+    with open(f"{out}.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(
             [["ego", *names], *([name, *row] for name, row in zip(names, returns.tolist(), strict=True))]
         )
     from macop_aht.evaluation import plots
 
-    plots.heat_map(returns, names, names, title, out.with_suffix(".png"))
+    plots.heat_map(returns, names, names, title, Path(f"{out}.png"))

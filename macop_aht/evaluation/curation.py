@@ -58,7 +58,7 @@ def read_run(folder: Path) -> Run:
         raise FileNotFoundError(f"{folder} holds no run: there is no run.toml in it")
     text = (folder / "run.toml").read_text(encoding="utf-8")
     settings = tomllib.loads(text)
-    generator = settings.get("method", "selfplay")
+    generator = settings.get("method", "selfplay").replace("+", "-plus")  # a plus begins a habit in a teammate's name
     finished = folder / ("summary.json" if "method" in settings else "result.json")
     if not finished.exists():
         raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
@@ -106,7 +106,7 @@ def add(folder: Path, target: Path, split: Split, most: int | None = None, least
     world = build(run.scenario)
     candidates = [_candidate(run, group, world, target) for group in run.groups]
     candidates = [candidate for candidate in candidates if candidate.card.self_play >= least]
-    present = [_load(card, world, target) for card in cards.values() if card.generator == run.generator]
+    present = [_load(card, target) for card in cards.values() if card.generator == run.generator]
     kept = without_duplicates(world, candidates, present)[:most]
     number = 1 + max(
         (int(name.split("/")[1]) for name, card in cards.items() if card.generator == run.generator), default=-1
@@ -160,9 +160,9 @@ def _candidate(run: Run, group: Found, world: World, target: Path) -> Candidate:
     return Candidate(card, content, policy)
 
 
-def _load(card: Card, world: World, target: Path) -> Candidate:
-    path = target / card.scenario / card.file
-    return Candidate(card, path.read_bytes(), OnnxPolicy(path, world, path.read_bytes(), name="candidate"))
+def _load(card: Card, target: Path) -> Candidate:
+    """One that is in the zoo, checked as everybody checks it."""
+    return Candidate(card, b"", _renamed(zoo.load(card.scenario, card.name, target)))
 
 
 def figures(world: World, policy: OnnxPolicy) -> tuple[float, list[str]]:
@@ -232,7 +232,11 @@ def _alike(world: World, one: Candidate, two: Candidate) -> bool:
 
 
 def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """For every group: scenario, name, and what is wrong with it, or "" for nothing. Every figure on its card is recomputed."""
+    """For every group: scenario, name, and what is wrong with it, or "" for nothing.
+
+    The file is checked, self-play and deeds are recomputed; of a best response, only that it is not less than the self-play,
+    since whoever gave it is not in the zoo.
+    """
     for scenario in scenarios:
         world = build(scenario)
         for name, card in zoo.cards(scenario, target).items():
@@ -242,7 +246,7 @@ def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, s
 def _complaint(world: World, card: Card, target: Path) -> str:
     try:
         self_play, tags = figures(world, zoo.load(card.scenario, card.name, target))
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, KeyError, OSError) as error:
         return str(error)
     if abs(self_play - card.self_play) > TOLERANCE * max(abs(card.self_play), 1.0):
         return f"its self-play is {self_play:.3f}, the card says {card.self_play:.3f}"

@@ -14,16 +14,16 @@ from macop_aht.scenarios import build
 from macop_aht.teammates import resolve
 from macop_aht.teammates.protocol import Policy
 
-TIERS = ("seen", "unseen", "unseen generator", "scripted")
+KNOWN = ("scripted:", "zoo:", "random")  # names that stand for one policy only
+TIERS = ("seen", "unseen", "unseen generator", "scripted", "other")
 
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent, and what is known of where it comes from."""
+    """An agent, and the seed of the run that it comes from."""
 
     name: str
     policy: Policy
-    method: str = ""  # the generator whose groups it was trained with
     seed: int = 0
 
 
@@ -38,13 +38,18 @@ def evaluate(
 ) -> list[Row]:
     """A row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
     world = build(scenario)
-    mates = {mate.name: mate for spec in teammates for mate in resolve(spec, world, scenario)}
+    mates: dict[str, Policy] = {}
+    for mate in (mate for spec in teammates for mate in resolve(spec, world, scenario)):
+        if mate.name in mates and mates[mate.name] is not mate and not mate.name.startswith(KNOWN):
+            raise ValueError(f"two teammates are called {mate.name!r}; rename one of the files")
+        mates[mate.name] = mate
     met = {mate.name for spec in seen for mate in resolve(spec, world, scenario)}
     played = play(world, agent.policy, list(mates.values()), episodes, seed, size)
-    cards = _cards(scenario, mates)
+    cards = _cards(scenario, [*mates, *met, agent.name])
+    familiar = {cards[_plain(name)].generator for name in [*met, agent.name] if _plain(name) in cards}
     rows = []
     for t, name in enumerate(mates):
-        tier = "seen" if name in met else _tier(agent, cards.get(name))
+        tier = "seen" if name in met or name == agent.name else _tier(name, cards.get(_plain(name)), familiar)
         rows += [
             Row(agent.name, agent.seed, scenario, name, tier, "test", e, float(result), int(length))
             for e, (result, length) in enumerate(zip(played.returns[t], played.lengths[t], strict=True))
@@ -52,19 +57,24 @@ def evaluate(
     return rows
 
 
-def _cards(scenario: str, names: Mapping[str, object]) -> dict[str, zoo.Card]:
+def _plain(name: str) -> str:
+    """A teammate's name without its habits."""
+    return name.split("+")[0]
+
+
+def _cards(scenario: str, names: Sequence[str]) -> dict[str, zoo.Card]:
     """The cards of those that are from the zoo, by what they are called in a match."""
-    if not any(name.startswith("zoo:") for name in names):
-        return {}
-    return {f"zoo:{name}": card for name, card in zoo.cards(scenario).items() if f"zoo:{name}" in names}
+    wanted = {_plain(name) for name in names if name.startswith("zoo:")}
+    return (
+        {f"zoo:{name}": card for name, card in zoo.cards(scenario).items() if f"zoo:{name}" in wanted} if wanted else {}
+    )
 
 
-def _tier(agent: Agent, card: zoo.Card | None) -> str:
+def _tier(name: str, card: zoo.Card | None, familiar: set[str]) -> str:
+    """`familiar` are the generators of the groups that the agent was trained with."""
     if card is None:
-        return "scripted"
-    if card.generator != agent.method:
-        return "unseen generator"
-    return "seen" if card.seed == agent.seed else "unseen"
+        return "scripted" if name.startswith("scripted:") else "other"
+    return "unseen" if card.generator in familiar else "unseen generator"
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,9 @@ class Line:
 
 def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
     """The table. Intervals resample seeds first; where there is only one, teammates."""
+    scenarios = sorted({row.scenario for row in rows})
+    if len(scenarios) > 1:
+        raise ValueError(f"the rows are of {', '.join(scenarios)}; a table is of one scenario")
     found = []
     for tier in TIERS:
         own = [row for row in rows if row.tier == tier and row.stage == "test"]
@@ -121,9 +134,10 @@ def _clusters(rows: Sequence[Row], scale: Mapping[str, float]) -> list[np.ndarra
 
 def _best_responses(rows: Sequence[Row]) -> dict[str, float]:
     """Of the zoo's groups whose best response gets anything."""
-    names = {row.teammate: None for row in rows}
-    cards = _cards(rows[0].scenario, names)
-    return {name: card.best_response for name, card in cards.items() if card.best_response > 0}
+    names = {row.teammate for row in rows}
+    cards = _cards(rows[0].scenario, sorted(names))
+    best = {name: cards[_plain(name)].best_response for name in names if _plain(name) in cards}
+    return {name: value for name, value in best.items() if value > 0}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -137,6 +151,8 @@ def table(rows: Sequence[Row]) -> str:
         text.append(
             f"| {line.tier} | {line.teammates} | {line.episodes} | {line.result} | {normalised} | {line.worst:.2f} |"
         )
+    unit = "seeds" if len({row.seed for row in rows}) > 1 else "teammates, since there is one seed only,"
+    text += ["", f"Intervals of 95% by bootstrap; {unit} are resampled first, then episodes."]
     return "\n".join(text) + "\n"
 
 

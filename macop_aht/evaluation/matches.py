@@ -60,19 +60,24 @@ class _Seats:
 
     def __init__(self, policy: Policy, environments: np.ndarray, agents: np.ndarray, keys: np.ndarray) -> None:
         self.policy, self.environments, self.agents = policy, environments, agents
-        self.at = np.ix_(environments, agents)
         self._keys = keys[environments]
         self._draws = np.zeros((len(environments), len(agents) * policy.draws))
         self._memory = fresh_memory(np.tile(agents, len(environments)), policy.memory_size)
 
-    def act(self, batch: Batch, action: np.ndarray) -> None:
-        rows = len(self._memory)
+    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
+        """Where the episode is still running, (B,) bool."""
+        playing = running[self.environments]
+        own, count = self.environments[playing], int(playing.sum()) * len(self.agents)
+        if not count:
+            return
         if self.policy.draws:
-            own = self.environments
-            streams.uniforms(self._keys, batch.episode[own], batch.clock[own], self._draws)
-        obs, mask = batch.obs[self.at].reshape(rows, -1), batch.mask[self.at].reshape(rows, -1)
-        chosen, self._memory = self.policy.act(obs, mask, self._memory, self._draws.reshape(rows, -1))
-        action[self.at] = np.asarray(chosen).reshape(len(self.environments), -1)
+            everywhere = self.environments
+            streams.uniforms(self._keys, batch.episode[everywhere], batch.clock[everywhere], self._draws)
+        at, rows = np.ix_(own, self.agents), np.repeat(playing, len(self.agents))
+        obs, mask = batch.obs[at].reshape(count, -1), batch.mask[at].reshape(count, -1)
+        draws = self._draws.reshape(len(rows), -1)[rows]
+        chosen, self._memory[rows] = self.policy.act(obs, mask, self._memory[rows], draws)
+        action[at] = np.asarray(chosen).reshape(len(own), -1)
 
 
 def _play_batch(
@@ -91,7 +96,7 @@ def _play_batch(
     deeds = np.full(size, "", dtype=object)
     while running.any():
         for seat in seats:
-            seat.act(batch, action)
+            seat.act(batch, action, running)
         batch.step(action)
         returns += np.where(running, batch.reward, 0.0)
         lengths += running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,11 +61,10 @@ def worst_decile(means: Sequence[float]) -> float:
 
 
 def rank_sum(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The exact two-sided p of Wilcoxon's rank-sum test; None under four values on a side, where nothing can be significant."""
+    """The two-sided p of Wilcoxon's rank-sum test, exact but for ties; None under four values on a side, which show nothing."""
     if min(len(first), len(second)) < 4:
         return None
-    from scipy.stats import mannwhitneyu
-
+    mannwhitneyu = _scipy("mannwhitneyu")
     ties = len(set(first) | set(second)) < len(first) + len(second)
     return float(mannwhitneyu(first, second, alternative="two-sided", method="asymptotic" if ties else "exact").pvalue)
 
@@ -74,6 +74,13 @@ def signed_rank(differences: Sequence[float]) -> float | None:
     told_apart = [difference for difference in differences if difference != 0]
     if not told_apart:
         return None
-    from scipy.stats import wilcoxon
-
+    wilcoxon = _scipy("wilcoxon")
     return float(wilcoxon(told_apart).pvalue)
+
+
+def _scipy(name: str) -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ImportError("tests of difference need scipy: pip install 'macop-aht[report]'") from error
+    return getattr(stats, name)

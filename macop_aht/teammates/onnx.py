@@ -61,6 +61,11 @@ class OnnxPolicy:
         if {name: tensor.type for name, tensor in inputs.items()} != INPUTS or not set(OUTPUTS) <= set(outputs):
             found = [f"{tensor.name} {tensor.type}" for tensor in (*inputs.values(), *outputs.values())]
             raise ValueError(f"{path} has the tensors {found}; {CONTRACT}")
+        ranks = {"obs": 2, "last_action": 1, "agent": 1, "memory": 2}
+        if any(len(inputs[name].shape) != rank for name, rank in ranks.items()):
+            raise ValueError(
+                f"{path} has inputs of the shapes { {name: inputs[name].shape for name in ranks} }; {CONTRACT}"
+            )
         hidden = inputs["memory"].shape[-1]
         if not isinstance(hidden, int):
             raise ValueError(f"{path}: the width of memory is {hidden!r}; export it with a fixed number. {CONTRACT}")

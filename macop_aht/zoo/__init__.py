@@ -15,11 +15,12 @@ import builtins
 import hashlib
 from pathlib import Path
 
+from macop_aht import places
 from macop_aht.onnx_format import FormatError, Graph, read
 from macop_aht.scenarios import build, find
 from macop_aht.scenarios.spec import World, hint
 from macop_aht.teammates.onnx import OnnxPolicy
-from macop_aht.zoo import graphs, places
+from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import SPLITS, Card, read_index
 
 __all__ = ["Card", "card", "cards", "graph", "list", "load", "split"]
