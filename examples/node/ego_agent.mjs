@@ -24,6 +24,7 @@ async function session(folder, manifest, name) {
 
 export class EgoAgent {
   static async load(folder, selector = "meta-test", budget = undefined) {
+    if (selector === "thompson") throw new Error("thompson wants random draws; choose meta-test or halving");
     const manifest = JSON.parse(await readFile(path.join(folder, "manifest.json"), "utf8"));
     const agent = new EgoAgent();
     agent.manifest = manifest;
@@ -55,9 +56,8 @@ export class EgoAgent {
       agent: whole([...Array(controllable).keys()], [controllable]),
       memory: floats(this.memory, [controllable, hidden]),
     });
-    this.memory = Array.from(result.next_memory.data);
     const q = result.q.data; // controllable x heads x actions
-    this.lastAction = mask.map((allowed, row) => {
+    const chosen = mask.map((allowed, row) => {
       const at = (row * heads + this.head) * actions.length;
       let best = -1;
       for (let a = 0; a < actions.length; a += 1) {
@@ -66,10 +66,12 @@ export class EgoAgent {
       if (best < 0) throw new Error(`mask leaves no action to agent ${row}`);
       return best;
     });
-    return this.lastAction;
+    this.memory = Array.from(result.next_memory.data);
+    this.lastAction = chosen;
+    return [...chosen];
   }
 
-  // The head for the next episode, from what the last one returned. (Thompson also wants `draws`; see the documentation.)
+  // The head for the next episode, from what the last one returned.
   async episodeEnd(episodeReturn) {
     const { heads } = this.manifest;
     const result = await this.selector.run({
