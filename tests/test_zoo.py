@@ -16,6 +16,7 @@ import torch
 import macop_aht
 from macop_aht import places, zoo
 from macop_aht.cli import main
+from macop_aht.evaluation.matches import play
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
 from macop_aht.learner.runs import SelfPlayRun, self_play
@@ -303,6 +304,24 @@ def test_cards_survive_writing(tmp_path):
     card = put(tmp_path, "LBF4", "lipo/3", write(graph_of()), tags=["food 0,0"], split="validation")
     assert asdict(read_index(tmp_path / "LBF4")["lipo/3"]) == asdict(card)
     assert isinstance(zoo.graph(card, tmp_path), Graph)
+
+
+# --- The zoo that comes with the package
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_group_that_is_shipped_loads_and_plays(scenario, monkeypatch):
+    monkeypatch.delenv("MACOP_ZOO", raising=False)
+    cards, world = zoo.cards(scenario), build(scenario)
+    everyone = zoo.policies("all", scenario, world)
+    assert [policy.name for policy in everyone] == [f"zoo:{name}" for name in cards]
+    played = play(world, everyone[0], everyone, episodes=1)
+    assert (played.lengths > 0).all()
+    with_themselves = [play(world, policy, [policy], episodes=4).returns.mean() for policy in everyone[:3]]
+    assert with_themselves == pytest.approx([card.self_play for card in list(cards.values())[:3]], rel=0.6)
+    test_runs = {(card.generator, card.seed) for card in cards.values() if card.split == "test"}
+    assert test_runs
+    assert test_runs.isdisjoint((card.generator, card.seed) for card in cards.values() if card.split != "test")
 
 
 # --- From runs into the zoo
