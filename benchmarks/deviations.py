@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from selfplay import TASKS, WORK, run
+from selfplay import add_options, run
 
 VARIANTS = {
     "as recommended": [],
@@ -25,10 +25,7 @@ VARIANTS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=["LBF4", "PP1", "PP2"])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
-    parser.add_argument("--work", type=Path, default=WORK)
+    add_options(parser, ["LBF4", "PP1", "PP2"], seeds=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
     arguments = parser.parse_args()
     jobs = [

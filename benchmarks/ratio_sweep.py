@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from selfplay import TASKS, WORK, run, speed
+from selfplay import add_options, run, speed
 
 from macop_aht.methods import presets
 
@@ -25,11 +25,8 @@ def options(scenario: str, ratio: float) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=["LBF4", "PP1"])
+    add_options(parser, ["LBF4", "PP1"], seeds=3)
     parser.add_argument("--ratios", nargs="+", type=float, default=[1, 2, 4, 8, 16, 32])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
-    parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ratio_sweep.md")
     arguments = parser.parse_args()
     jobs = [

@@ -123,12 +123,17 @@ def write_curves(results: list[dict[str, Any]], out: Path) -> None:
     figure.savefig(out / "selfplay.png", dpi=100)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--seeds", type=int, default=3)
+def add_options(parser: argparse.ArgumentParser, scenarios: Sequence[str], seeds: int) -> None:
+    """What all benchmarks of self-play runs have in common."""
+    parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(scenarios))
+    parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
     parser.add_argument("--work", type=Path, default=WORK)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, list(TASKS), seeds=3)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "selfplay")
     parser.add_argument("options", nargs="*", help="for `macop selfplay`")
     arguments = parser.parse_args()
