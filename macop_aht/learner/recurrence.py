@@ -4,19 +4,23 @@ Packed means: rows are sorted by length, longest first, and only rows that are s
 has `counts[t]` rows, the steps lie one behind the other, M = sum(counts) rows in all, and row r of step t + 1 continues row r of
 step t. Nothing is ever computed for padding.
 
-The gradient is written out, so that the weights' gradient is one product over all steps. The elementwise part of the way back is
-a compiled kernel on the CPU, and the same in plain torch, its twin, everywhere else.
+The gradient is written out, so that the weights' gradient is one product over all steps. On the CPU, compiled kernels go through
+the steps; their twins in plain torch do everywhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
+
+from macop_aht.learner import kernels
 
 
 def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
@@ -25,19 +29,6 @@ def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
     reset_update = torch.sigmoid(gates[..., : 2 * size] + recurrent[..., : 2 * size])
     new = torch.tanh(torch.addcmul(gates[..., 2 * size :], reset_update[..., :size], recurrent[..., 2 * size :]))
     return torch.lerp(new, hidden, reset_update[..., size:])
-
-
-def _run(gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int]) -> Tensor:
-    """The hidden states alone, for when no gradient is wanted."""
-    population, size = gates.shape[0], weight.shape[1]
-    hidden, at = gates.new_empty(population, gates.shape[1], size), 0
-    last = gates.new_zeros(population, counts[0], size)
-    for count in counts:
-        last = last[:, :count]
-        last = cell(gates[:, at : at + count], torch.baddbmm(bias.unsqueeze(1), last, weight), last)
-        hidden[:, at : at + count] = last
-        at += count
-    return hidden
 
 
 def _before(hidden: Tensor, counts: Sequence[int]) -> Tensor:
@@ -50,47 +41,79 @@ def _before(hidden: Tensor, counts: Sequence[int]) -> Tensor:
     return before
 
 
-@njit(cache=True, error_model="numpy")
-def _back_compiled(start, grad_hidden, carried, squashed, product, before, grad_gates, grad_recurrent, keep):
-    """One step of the way back, elementwise; `carried` (P,C,H) comes from the step after, `keep` (P,R,H) goes on."""
-    size = before.shape[2]
-    for p in range(keep.shape[0]):
-        for r in range(keep.shape[1]):
-            k = start + r
-            for j in range(size):
-                keep[p, r, j] = grad_hidden[p, k, j]
-            if r < carried.shape[1]:
-                for j in range(size):
-                    keep[p, r, j] += carried[p, r, j]
-            for j in range(size):
-                grad = keep[p, r, j]
-                reset, update, new = squashed[p, k, j], squashed[p, k, size + j], squashed[p, k, 2 * size + j]
-                for_new = grad * (1 - update) * (1 - new * new)
-                for_reset = for_new * product[p, k, j] * reset * (1 - reset)
-                for_update = grad * (before[p, k, j] - new) * update * (1 - update)
-                grad_gates[p, k, j] = grad_recurrent[p, k, j] = for_reset
-                grad_gates[p, k, size + j] = grad_recurrent[p, k, size + j] = for_update
-                grad_gates[p, k, 2 * size + j] = for_new
-                grad_recurrent[p, k, 2 * size + j] = for_new * reset
-                keep[p, r, j] = grad * update
+def _forward(
+    gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int], hidden: Tensor, squashed: Tensor, product: Tensor
+) -> None:
+    """What `kernels.forward` does, in torch."""
+    size, start = weight.shape[1], 0
+    last = gates.new_zeros(gates.shape[0], counts[0], size)
+    for count in counts:
+        here, last = slice(start, start + count), last[:, :count]
+        recurrent = torch.baddbmm(bias.unsqueeze(1), last, weight)
+        reset_update = torch.sigmoid(gates[:, here, : 2 * size] + recurrent[..., : 2 * size])
+        reset, update = reset_update.split(size, dim=-1)
+        new = torch.tanh(torch.addcmul(gates[:, here, 2 * size :], reset, recurrent[..., 2 * size :]))
+        last = hidden[:, here] = torch.lerp(new, last, update)
+        if squashed.shape[1]:
+            squashed[:, here, : 2 * size], squashed[:, here, 2 * size :] = reset_update, new
+            product[:, here] = recurrent[..., 2 * size :]
+        start += count
 
 
-def _back_plain(
-    start: int, grad_hidden: Tensor, carried: Tensor, squashed: Tensor, product: Tensor, before: Tensor,
-    grad_gates: Tensor, grad_recurrent: Tensor, keep: Tensor,
+def _backward(
+    grad_hidden: Tensor, weight: Tensor, squashed: Tensor, product: Tensor, before: Tensor, counts: Sequence[int],
+    grad_gates: Tensor, grad_recurrent: Tensor,
 ) -> None:  # fmt: skip
-    """The same in torch."""
-    here, size = slice(start, start + keep.shape[1]), before.shape[2]
-    reset, update, new = squashed[:, here].split(size, dim=-1)
-    keep.copy_(grad_hidden[:, here])
-    keep[:, : carried.shape[1]] += carried
-    for_new = keep * (1 - update) * (1 - new * new)
-    grad_gates[:, here, :size] = for_new * product[:, here] * reset * (1 - reset)
-    grad_gates[:, here, size : 2 * size] = keep * (before[:, here] - new) * update * (1 - update)
-    grad_gates[:, here, 2 * size :] = for_new
-    grad_recurrent[:, here] = grad_gates[:, here]
-    grad_recurrent[:, here, 2 * size :] *= reset
-    keep *= update
+    """What `kernels.backward` does, in torch."""
+    population, start, size = before.shape
+    carried = before.new_zeros(population, 0, size)
+    for count in reversed(counts):
+        start -= count
+        here = slice(start, start + count)
+        reset, update, new = squashed[:, here].split(size, dim=-1)
+        grad = grad_hidden[:, here].clone()
+        grad[:, : carried.shape[1]] += carried
+        for_new = grad * (1 - update) * (1 - new * new)
+        grad_gates[:, here, :size] = for_new * product[:, here] * reset * (1 - reset)
+        grad_gates[:, here, size : 2 * size] = grad * (before[:, here] - new) * update * (1 - update)
+        grad_gates[:, here, 2 * size :] = for_new
+        grad_recurrent[:, here] = grad_gates[:, here]
+        grad_recurrent[:, here, 2 * size :] *= reset
+        carried = torch.baddbmm(grad * update, grad_recurrent[:, here], weight.transpose(1, 2))
+
+
+def _compiled(tensor: Tensor) -> bool:
+    """Whether the kernels can do it: they are for numbers in single precision on the CPU, and sizes in whole blocks."""
+    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.shape[-1] % kernels.BLOCK == 0
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_name_prefix="recurrence")
+
+
+def _through(kernel: Any, tensors: Sequence[Tensor], counts: Sequence[int], outputs: Sequence[Tensor]) -> None:
+    """Call a kernel, in as many threads as torch uses: this one and helpers, that sleep in between."""
+    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    arguments = (*arrays, np.array(counts), *[output.numpy() for output in outputs])
+    tasks = kernels.CHUNKS * len(arrays[0])
+    shares = list(pairwise(np.linspace(0, tasks, min(torch.get_num_threads(), tasks) + 1, dtype=np.int64)))
+    helping = [_helpers().submit(kernel, *share, *arguments) for share in shares[1:]]
+    kernel(*shares[0], *arguments)
+    for share in helping:
+        share.result()
+
+
+def _hidden(
+    gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int], squashed: Tensor, product: Tensor
+) -> Tensor:
+    """The hidden states (P,M,H); `squashed` and `product` are filled, unless they are empty."""
+    hidden = gates.new_empty(*gates.shape[:2], weight.shape[1])
+    if _compiled(weight):
+        _through(kernels.forward, (gates, weight, bias), counts, (hidden, squashed, product))
+    else:
+        _forward(gates, weight, bias, counts, hidden, squashed, product)
+    return hidden
 
 
 class PackedGru(torch.autograd.Function):
@@ -98,25 +121,9 @@ class PackedGru(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor, counts: tuple[int, ...]) -> Tensor:
-        """`gates` (P,M,3H) of the inputs, `weight` (P,H,3H), `bias` (P,3H), from zero memory -> hidden (P,M,H)."""
-        population, rows, size = gates.shape[0], gates.shape[1], weight.shape[1]
-        hidden = gates.new_empty(population, rows, size)
         squashed = torch.empty_like(gates)  # reset, update, new, after their functions
-        product = gates.new_empty(population, rows, size)  # the recurrent part of `new`, before the reset gate
-        last, at = gates.new_zeros(population, counts[0], size), 0
-        for count in counts:
-            here = slice(at, at + count)
-            last = last[:, :count]
-            recurrent = torch.baddbmm(bias.unsqueeze(1), last, weight)
-            reset_update, new = squashed[:, here, : 2 * size], squashed[:, here, 2 * size :]
-            torch.add(gates[:, here, : 2 * size], recurrent[..., : 2 * size], out=reset_update)
-            reset_update.sigmoid_()
-            product[:, here] = recurrent[..., 2 * size :]
-            torch.addcmul(gates[:, here, 2 * size :], reset_update[..., :size], recurrent[..., 2 * size :], out=new)
-            new.tanh_()
-            last = torch.lerp(new, last, reset_update[..., size:])
-            hidden[:, here] = last
-            at += count
+        product = gates.new_empty(*gates.shape[:2], weight.shape[1])  # the recurrent part of new, before the reset gate
+        hidden = _hidden(gates, weight, bias, counts, squashed, product)
         ctx.save_for_backward(weight, hidden, squashed, product)
         ctx.counts = counts
         return hidden
@@ -124,28 +131,19 @@ class PackedGru(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         weight, hidden, squashed, product = ctx.saved_tensors
-        counts, grad_hidden = ctx.counts, gradients[0].contiguous()
-        before = _before(hidden, counts)
+        before = _before(hidden, ctx.counts)
         grad_gates, grad_recurrent = torch.empty_like(squashed), torch.empty_like(squashed)
-        fixed = (grad_hidden, squashed, product, before, grad_gates, grad_recurrent)
-        compiled = hidden.device.type == "cpu" and hidden.dtype == torch.float32
-        arrays = [tensor.numpy() for tensor in fixed] if compiled else None
-        carried, start = hidden.new_zeros(hidden.shape[0], 0, hidden.shape[2]), hidden.shape[1]
-        for count in reversed(counts):
-            start -= count
-            keep = hidden.new_empty(hidden.shape[0], count, hidden.shape[2])
-            if arrays:
-                _back_compiled(start, arrays[0], carried.numpy(), *arrays[1:], keep.numpy())  # type: ignore[call-arg]
-            else:
-                _back_plain(start, grad_hidden, carried, *fixed[1:], keep)
-            if start > 0:
-                carried = torch.baddbmm(keep, grad_recurrent[:, start : start + count], weight.transpose(1, 2))
-        grad_weight = torch.bmm(before.transpose(1, 2), grad_recurrent)
-        return grad_gates, grad_weight, grad_recurrent.sum(dim=1), None
+        known = (gradients[0], weight, squashed, product, before)
+        if _compiled(hidden):
+            _through(kernels.backward, known, ctx.counts, (grad_gates, grad_recurrent))
+        else:
+            _backward(*known, ctx.counts, grad_gates, grad_recurrent)
+        return grad_gates, torch.bmm(before.transpose(1, 2), grad_recurrent), grad_recurrent.sum(dim=1), None
 
 
 def packed_gru(gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int]) -> Tensor:
-    """Hidden states of all rows at all steps: (P,M,3H) (P,H,3H) (P,3H) -> (P,M,H)."""
-    if not torch.is_grad_enabled():
-        return _run(gates, weight, bias, counts)
-    return PackedGru.apply(gates, weight, bias, tuple(counts))
+    """Hidden states of all rows at all steps, from zero memory: (P,M,3H) (P,H,3H) (P,3H) -> (P,M,H)."""
+    if torch.is_grad_enabled():
+        return PackedGru.apply(gates, weight, bias, tuple(counts))
+    nothing = gates.new_empty(gates.shape[0], 0, 0)
+    return _hidden(gates, weight, bias, counts, nothing, nothing)

@@ -1,0 +1,141 @@
+"""The GRU's way there and back on the CPU, compiled: all steps of all sequences in one call.
+
+A step's matrices are small (tens of rows, 64 wide), so that calling a product would cost more than the product. Four rows and four
+columns of it are taken at once: each number that is loaded is then used four times.
+
+The rows of each of P members are shared out in CHUNKS tasks, and a call does the tasks from `first_task` up to `last_task`, so that
+threads can share them; the results do not depend on who does which. All arrays are contiguous float32; outputs come last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+CHUNKS = 2
+BLOCK = 4
+_HALF, _ONE = np.float32(0.5), np.float32(1.0)
+_LIMIT = np.float32(7.9053111)  # where tanh is 1 in single precision
+# tanh(x) is about x * p(x^2) / q(x^2); the coefficients, from the highest power down
+_P = tuple(
+    np.float32(c)
+    for c in (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+              1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03)
+)  # fmt: skip
+_Q = tuple(
+    np.float32(c) for c in (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
+)
+
+
+@njit(inline="always")
+def _tanh(x):
+    """In single precision, and so that a loop can do eight at a time."""
+    x = min(max(x, -_LIMIT), _LIMIT)
+    s = x * x
+    p = (((((_P[0] * s + _P[1]) * s + _P[2]) * s + _P[3]) * s + _P[4]) * s + _P[5]) * s + _P[6]
+    q = ((_Q[0] * s + _Q[1]) * s + _Q[2]) * s + _Q[3]
+    return x * p / q
+
+
+@njit(inline="always")
+def _sigmoid(x):
+    return _HALF + _HALF * _tanh(_HALF * x)
+
+
+@njit(error_model="numpy", fastmath=True)
+def _add_product(rows, start, count, weight, out, to):
+    """out[to : to + count] += rows[start : start + count] @ weight, of at most BLOCK rows; the inner size is a multiple of BLOCK."""
+    inner, outer = weight.shape
+    r, o = start, to
+    if count == BLOCK:
+        for k in range(0, inner, BLOCK):
+            a0, a1, a2, a3 = rows[r, k], rows[r, k + 1], rows[r, k + 2], rows[r, k + 3]
+            b0, b1, b2, b3 = rows[r + 1, k], rows[r + 1, k + 1], rows[r + 1, k + 2], rows[r + 1, k + 3]
+            c0, c1, c2, c3 = rows[r + 2, k], rows[r + 2, k + 1], rows[r + 2, k + 2], rows[r + 2, k + 3]
+            d0, d1, d2, d3 = rows[r + 3, k], rows[r + 3, k + 1], rows[r + 3, k + 2], rows[r + 3, k + 3]
+            for j in range(outer):
+                w0, w1, w2, w3 = weight[k, j], weight[k + 1, j], weight[k + 2, j], weight[k + 3, j]
+                out[o, j] += a0 * w0 + a1 * w1 + a2 * w2 + a3 * w3
+                out[o + 1, j] += b0 * w0 + b1 * w1 + b2 * w2 + b3 * w3
+                out[o + 2, j] += c0 * w0 + c1 * w1 + c2 * w2 + c3 * w3
+                out[o + 3, j] += d0 * w0 + d1 * w1 + d2 * w2 + d3 * w3
+        return
+    for i in range(count):
+        for k in range(0, inner, BLOCK):
+            a0, a1, a2, a3 = rows[r + i, k], rows[r + i, k + 1], rows[r + i, k + 2], rows[r + i, k + 3]
+            for j in range(outer):
+                w0, w1, w2, w3 = weight[k, j], weight[k + 1, j], weight[k + 2, j], weight[k + 3, j]
+                out[o + i, j] += a0 * w0 + a1 * w1 + a2 * w2 + a3 * w3
+
+
+@njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
+def forward(first_task, last_task, gates, weight, bias, counts, hidden, squashed, product):
+    """`gates` (P,M,3H) of the inputs, `weight` (P,H,3H), `bias` (P,3H), `counts` (T,), from zero memory -> `hidden` (P,M,H).
+
+    For the way back, unless they are empty: `squashed` (P,M,3H) is reset, update and new after their functions, `product` (P,M,H)
+    the recurrent part of new before the reset.
+    """
+    size = hidden.shape[2]
+    keeps = squashed.shape[1] > 0
+    for task in range(first_task, last_task):
+        p, chunk = task // CHUNKS, task % CHUNKS
+        recurrent = np.empty((BLOCK, 3 * size), dtype=np.float32)
+        gate = np.empty(3 * size, dtype=np.float32)
+        start, before = 0, 0
+        for t in range(len(counts)):
+            for first in range(chunk * BLOCK, counts[t], CHUNKS * BLOCK):
+                rows = min(BLOCK, counts[t] - first)
+                for i in range(rows):
+                    for j in range(3 * size):
+                        recurrent[i, j] = bias[p, j]
+                if t > 0:
+                    _add_product(hidden[p], before + first, rows, weight[p], recurrent, 0)
+                for i in range(rows):
+                    r = start + first + i
+                    for j in range(2 * size):
+                        gate[j] = _sigmoid(gates[p, r, j] + recurrent[i, j])
+                    for j in range(size):
+                        gate[2 * size + j] = _tanh(gates[p, r, 2 * size + j] + gate[j] * recurrent[i, 2 * size + j])
+                    if t > 0:
+                        for j in range(size):
+                            new = gate[2 * size + j]
+                            hidden[p, r, j] = new + gate[size + j] * (hidden[p, before + first + i, j] - new)
+                    else:
+                        for j in range(size):
+                            hidden[p, r, j] = gate[2 * size + j] * (_ONE - gate[size + j])
+                    if keeps:
+                        for j in range(3 * size):
+                            squashed[p, r, j] = gate[j]
+                        for j in range(size):
+                            product[p, r, j] = recurrent[i, 2 * size + j]
+            before, start = start, start + counts[t]
+
+
+@njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
+def backward(first_task, last_task, grad_hidden, weight, squashed, product, before, counts, grad_gates, grad_recurrent):
+    """The gradients of both halves of the gates, (P,M,3H) each; `before` (P,M,H) is the memory that each row came with."""
+    _, total, size = before.shape
+    for task in range(first_task, last_task):
+        p, chunk = task // CHUNKS, task % CHUNKS
+        back = np.ascontiguousarray(weight[p].T)
+        carried = np.zeros((counts[0], size), dtype=np.float32)  # from the step after; rows that end here have none
+        start = total
+        for t in range(len(counts) - 1, -1, -1):
+            start -= counts[t]
+            for first in range(chunk * BLOCK, counts[t], CHUNKS * BLOCK):
+                rows = min(BLOCK, counts[t] - first)
+                for row in range(first, first + rows):
+                    r = start + row
+                    for j in range(size):
+                        grad = grad_hidden[p, r, j] + carried[row, j]
+                        reset, update, new = squashed[p, r, j], squashed[p, r, size + j], squashed[p, r, 2 * size + j]
+                        for_new = grad * (_ONE - update) * (_ONE - new * new)
+                        for_reset = for_new * product[p, r, j] * reset * (_ONE - reset)
+                        for_update = grad * (before[p, r, j] - new) * update * (_ONE - update)
+                        grad_gates[p, r, j] = grad_recurrent[p, r, j] = for_reset
+                        grad_gates[p, r, size + j] = grad_recurrent[p, r, size + j] = for_update
+                        grad_gates[p, r, 2 * size + j] = for_new
+                        grad_recurrent[p, r, 2 * size + j] = for_new * reset
+                        carried[row, j] = grad * update
+                if t > 0:
+                    _add_product(grad_recurrent[p], start + first, rows, back, carried, first)
