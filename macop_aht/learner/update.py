@@ -91,7 +91,7 @@ class Learner:
         self.target_net, self.target_mixers = copy.deepcopy(net), copy.deepcopy(self.mixers)
         self.average = copy.deepcopy(net)  # of the last weights: what the training ends in
         self.parameters = [*net.parameters(), *self.mixers.parameters()]
-        self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, foreach=True)
+        self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, fused=True)
 
     def td_loss(self, batch: Packed, q: Tensor, play: Play = "self") -> Tensor:
         """The squared TD error of each member: (P,M,N,A) -> (P,)."""

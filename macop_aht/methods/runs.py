@@ -64,6 +64,8 @@ def configure(method: str, config: MacopConfig) -> MacopConfig:
     """A preset as a method wants it."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; allowed are {', '.join(METHODS)}")
+    if method == "macop+":  # all of its mutation's episodes are self-play, where half of Macop's are: as many updates
+        config = changed(config, {"mutation": {"ratio": 2 * config.mutation.ratio}})
     return changed(config, METHODS[method] | USUAL.get(method, {}))
 
 
