@@ -1,10 +1,10 @@
 """The GRU's way there and back on the CPU, compiled: all steps of all sequences in one call.
 
-A step's matrices are small (tens of rows, 64 wide), so that calling a product would cost more than the product. Four rows and four
-columns of it are taken at once: each number that is loaded is then used four times.
+A step's matrices are small (tens of rows, 64 wide), so that calling a product would cost more than the product. Four rows and
+four columns of it are taken at once: each number that is loaded is then used four times.
 
-The rows of each of P members are shared out in CHUNKS tasks, and a call does the tasks from `first_task` up to `last_task`, so that
-threads can share them; the results do not depend on who does which. All arrays are contiguous float32; outputs come last.
+The rows of each of P members are shared out in CHUNKS tasks, and a call does the tasks from `first_task` up to `last_task`, so
+that threads can share them; the results do not depend on who does which. All arrays are contiguous float32; outputs come last.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _sigmoid(x):
 
 @njit(error_model="numpy", fastmath=True)
 def _add_product(rows, start, count, weight, out, to):
-    """out[to : to + count] += rows[start : start + count] @ weight, of at most BLOCK rows; the inner size is a multiple of BLOCK."""
+    """out[to : to + count] += rows[start : start + count] @ weight, of at most BLOCK rows; inner sizes are multiples of BLOCK."""
     inner, outer = weight.shape
     r, o = start, to
     if count == BLOCK:

@@ -42,7 +42,13 @@ def _before(hidden: Tensor, counts: Sequence[int]) -> Tensor:
 
 
 def _forward(
-    gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int], hidden: Tensor, squashed: Tensor, product: Tensor
+    gates: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    counts: Sequence[int],
+    hidden: Tensor,
+    squashed: Tensor,
+    product: Tensor,
 ) -> None:
     """What `kernels.forward` does, in torch."""
     size, start = weight.shape[1], 0
