@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 import torch
 
+import macop_aht
 from macop_aht.cli import main
+from macop_aht.deploy.export import write_bundle
 from macop_aht.evaluation.behaviour import watch_self_play
+from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
 from macop_aht.evaluation.matches import Row, play, read_rows
-from macop_aht.learner.networks import Shape, Stack
+from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.onnx_format import write
-from macop_aht.scenarios import build
+from macop_aht.scenarios import LevelBasedForaging, build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.teammates import resolve
+from macop_aht.teammates.adapters import as_policy
 from tests.test_zoo import graph_of, put
 
 CPU = torch.device("cpu")
@@ -250,3 +254,54 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
     ):
         assert main(["evaluate", agent, *few]) == 2
         assert message in capsys.readouterr().err
+
+
+# --- Ego bundles
+
+
+def walking_bundle(folder, scenario="LBF4", seed=0):
+    """An ego whose heads each take one action for ever: north, south, west, east."""
+    world = build(scenario)
+    ego = Ego(Shape.of(world), 4, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ego.heads.head2.weight.zero_()
+        ego.heads.head2.bias.copy_(torch.eye(5)[1:])
+    write_bundle(folder, weights(ego), world, {"scenario": scenario, "method": "macop", "seed": seed})
+    return Bundle(folder)
+
+
+def test_a_bundle_chooses_a_head_for_each_teammate_and_keeps_it(tmp_path, passing):
+    macop_aht.register("Lane", LevelBasedForaging(shape=(2, 9), foods=((0, 0), (0, 8)), spawn=((0, 4), (1, 4))))
+    agent, world = Agent("ours", walking_bundle(tmp_path / "0", "Lane")), build("Lane")
+    mates = [resolve(f"scripted:corner-{corner}", world, "Lane")[0] for corner in ("nw", "ne")]
+    rows = evaluate(agent, "Lane", [mate.name for mate in mates], 6)
+    assert rows == evaluate(agent, "Lane", [mate.name for mate in mates], 6, size=5)
+    for mate, west_or_east in zip(mates, (3, 4), strict=True):
+        choosing, tested = (
+            [row for row in rows if row.teammate == mate.name and row.stage == stage] for stage in ("selection", "test")
+        )
+        assert [row.episode for row in choosing] == list(range(16))
+        means = [np.mean([row.result for row in choosing[head::4]]) for head in range(4)]  # in turn over the heads
+        assert 1 + int(np.argmax(means)) == west_or_east
+        alone = play(world, as_policy(lambda obs, mask, to=west_or_east: np.full(len(obs), to)), [mate], 6)
+        assert [row.result for row in tested] == alone.returns[0].tolist()
+        assert alone.returns.sum() > 0
+
+
+def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
+    folders = [str(walking_bundle(tmp_path / str(seed), seed=seed).folder) for seed in (3, 5)]
+    few = ["--scenario", "LBF4", "--teammates", "scripted", "--episodes", "2"]
+    rows = tmp_path / "rows.csv"
+    assert main(["evaluate", *folders, *few, "--budget", "4", "--csv", str(rows)]) == 0
+    told = capsys.readouterr().out
+    assert "With 2 seeds such intervals hold the truth in" in told
+    found = read_rows(rows)
+    assert {row.seed for row in found} == {3, 5}
+    assert f"{sum(row.stage == 'selection' for row in found)} episodes were spent" in told
+    for wrong, complaint in (
+        ([folders[0], *few, "--selector", "nose"], "this bundle has"),
+        ([folders[0], folders[0], *few], "give one of each seed"),
+        ([folders[0], *few[:1], "LBF1", *few[2:]], "give --scenario LBF4"),
+    ):
+        assert main(["evaluate", *wrong]) == 2
+        assert complaint in capsys.readouterr().err
