@@ -1,6 +1,7 @@
 """What groups do, and what a run's summary says of it."""
 
 import json
+from zlib import crc32
 
 import gymnasium as gym
 import numpy as np
@@ -230,6 +231,20 @@ def test_comparing_by_hand():
         compare(first, rows({"w": 1.0}))
 
 
+def returns_in_gym(model, mate, episodes):
+    """What a model gets in the environment that it was made for, in the worlds of an evaluation with seed 0."""
+    returns = []
+    for episode in range(episodes):
+        env = gym.make("MacopCN3-v0", teammate=mate)
+        obs, _ = env.reset(seed=(crc32(f"0 {mate}".encode()) << 20) + episode)
+        total, over = 0.0, False
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(model.predict(obs, deterministic=True)[0])
+            total, over = total + float(reward), terminated or truncated
+        returns.append(total)
+    return returns
+
+
 def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
     """Ten lines of one's own, and a model of Stable-Baselines3."""
     (tmp_path / "mine.py").write_text(
@@ -239,15 +254,24 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
     few = ["--scenario", "LBF4", "--teammates", "scripted:corner-ne", "--episodes", "4"]
     assert main(["evaluate", "mine:north", *few]) == 0
     stable_baselines3 = pytest.importorskip("stable_baselines3")
-    env = gym.make("MacopLBF4-v0", teammate="scripted:corner-ne")
-    stable_baselines3.PPO("MlpPolicy", env, n_steps=8, batch_size=8, device="cpu").save(tmp_path / "ppo.zip")
-    assert main(["evaluate", "ppo.zip", *few]) == 0
+    for scenario in ("LBF4", "CN3"):  # in CN3 it acts for two
+        model = stable_baselines3.PPO(
+            "MlpPolicy", gym.make(f"Macop{scenario}-v0"), n_steps=8, batch_size=8, device="cpu"
+        )
+        model.save(tmp_path / f"{scenario}.zip")
+    assert main(["evaluate", "LBF4.zip", *few]) == 0
+    in_cn3 = ["--scenario", "CN3", "--teammates", "scripted", "--episodes", "3", "--csv", "rows.csv"]
+    assert main(["evaluate", "CN3.zip", *in_cn3]) == 0
+    (mate,) = {row.teammate for row in read_rows(tmp_path / "rows.csv")} & {"scripted:nearest"}
+    returns = [row.result for row in read_rows(tmp_path / "rows.csv") if row.teammate == mate]
+    assert returns == pytest.approx(returns_in_gym(model, mate, 3))
     capsys.readouterr()
     (tmp_path / "broken.zip").write_bytes(b"PK nonsense")
     for agent, message in (
         ("mine:south", "there is no agent mine:south"),
         ("nobody:here", "there is no agent nobody:here"),
         ("broken.zip", "is no model of PPO"),
+        ("CN3.zip", "Is it of another one?"),
         ("missing.zip", "there is no agent at missing.zip"),
         ("scripted", "stands for 8 policies"),
         ("scripted:corner", "did you mean"),

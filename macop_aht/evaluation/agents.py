@@ -7,14 +7,18 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from macop_aht.deploy.runtime import bundle_folder, bundle_manifest
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent
+from macop_aht.evaluation.matches import Ego, Seats
+from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates import resolve
 from macop_aht.teammates.adapters import as_policy
-from macop_aht.teammates.protocol import Policy
 
 ALGORITHMS = ("PPO", "A2C", "DQN")
 ALLOWED = (
@@ -47,10 +51,10 @@ def load_agents(
     return agents
 
 
-def load_agent(text: str, world: World, scenario: str) -> Policy:
-    """The policy for the ego's places that `text` stands for."""
+def load_agent(text: str, world: World, scenario: str) -> Ego:
+    """What `text` stands for, in the ego's places."""
     if text.endswith(".zip"):
-        return as_policy(_stable_baselines(Path(text)))
+        return _Trained(_stable_baselines(Path(text)), world)
     module, _, factory = text.partition(":")
     if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
         return as_policy(_made(module, factory, world))
@@ -60,7 +64,26 @@ def load_agent(text: str, world: World, scenario: str) -> Policy:
     return found[0]
 
 
-def _stable_baselines(path: Path) -> object:
+class _Trained:
+    """A model that was trained on the environment: it sees all agents of ours as one observation, and acts for all."""
+
+    def __init__(self, model: Any, world: World) -> None:
+        self._model, self._own = model, world.controllable
+        wanted, found = (world.controllable * len(world.observations),), model.observation_space.shape
+        if found != wanted:
+            raise ValueError(
+                f"the model takes observations {found}; this scenario gives {wanted}. Is it of another one?"
+            )
+
+    def __call__(self, who: np.ndarray) -> Seats:
+        return self
+
+    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
+        obs = batch.obs[:, : self._own].reshape(len(action), -1)
+        action[:, : self._own] = self._model.predict(obs, deterministic=True)[0].reshape(len(action), self._own)
+
+
+def _stable_baselines(path: Path) -> Any:
     """A model file holds pickled Python: it is opened because the user has named it, and only then."""
     try:
         import stable_baselines3

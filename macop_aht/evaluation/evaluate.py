@@ -9,7 +9,7 @@ import numpy as np
 
 from macop_aht import zoo
 from macop_aht.evaluation.bundles import Bundle
-from macop_aht.evaluation.matches import BATCH, Played, Row, play
+from macop_aht.evaluation.matches import BATCH, Ego, Played, Row, play
 from macop_aht.evaluation.statistics import Estimate, bootstrap, coverage, signed_rank, worst_decile
 from macop_aht.scenarios import build
 from macop_aht.teammates import resolve
@@ -24,7 +24,7 @@ class Agent:
     """An agent, and the seed of the run that it comes from."""
 
     name: str
-    player: Policy | Bundle
+    player: Ego | Bundle
     seed: int = 0
 
 
