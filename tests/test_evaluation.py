@@ -1,6 +1,7 @@
 """What groups do, and what a run's summary says of it."""
 
 import json
+import time
 from zlib import crc32
 
 import gymnasium as gym
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import macop_aht
+from macop_aht import zoo
 from macop_aht.cli import main
 from macop_aht.deploy.export import write_bundle
 from macop_aht.evaluation.behaviour import watch_self_play
@@ -329,3 +331,13 @@ def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
     ):
         assert main(["evaluate", *wrong]) == 2
         assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_sixteen_teammates_take_less_than_five_seconds():
+    command = ["evaluate", "scripted:nearest", "--scenario", "LBF4", "--episodes", "32", "--teammates"]
+    command += [f"zoo:{name}" for name in zoo.list("LBF4")[:16]]
+    assert len(command) == 7 + 16
+    began = time.perf_counter()
+    assert main(command) == 0
+    assert time.perf_counter() - began < 5.0
