@@ -2,8 +2,8 @@
 
     python benchmarks/presets.py [--scenarios LBF4] [--methods macop macop+] [--seeds 3] [--presets paper fast]
 
-The runs are those of `macop.py`, resumable, and shared with it. Coverage counts the different deeds of all groups that stayed in a
-population: a preset that finds fewer is no faster way to the same thing, however good its returns.
+The runs are those of `macop.py`, resumable, and shared with it. Coverage counts the different deeds of all groups that stayed in
+a population: a preset that finds fewer is no faster way to the same thing, however good its returns.
 """
 
 from __future__ import annotations
