@@ -11,7 +11,7 @@ import numpy as np
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.behaviour import Behaviour, watch_self_play
-from macop_aht.methods.macop import cross_returns
+from macop_aht.methods.phases import cross_returns
 from macop_aht.methods.runs import Finished
 
 EPISODES = 100  # of self-play, behind every deed

@@ -19,7 +19,8 @@ from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.runs import open_folder
 from macop_aht.methods import macop
 from macop_aht.methods.journal import Journal, Status
-from macop_aht.methods.macop import MacopConfig, Outcome, Setup
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import Learned, Outcome, Population, Setup
 from macop_aht.scenarios import build
 
 Method = Literal["macop", "macop+"]
@@ -37,7 +38,7 @@ class Finished:
     """A run that has come to its end."""
 
     run: MethodRun
-    setup: Setup
+    setup: Setup[MacopConfig]
     outcome: Outcome
     decisions: list[dict[str, Any]]
     minutes: float  # of all its parts; what a kill has cost is not in it
@@ -82,26 +83,26 @@ def read_run(folder: Path) -> MethodRun:
     return from_toml(MethodRun, stored.read_text())
 
 
-def setup_of(run: MethodRun, device: str = "auto") -> Setup:
+def setup_of(run: MethodRun, device: str = "auto") -> Setup[MacopConfig]:
     """What the phases of a run are given."""
     return Setup(build(run.scenario), run.config, run.seed, choose_device(device))
 
 
-def groups_of(folder: Path, setup: Setup) -> dict[str, Stack]:
+def groups_of(folder: Path, setup: Setup[MacopConfig]) -> dict[str, Stack]:
     """Every group that a run has generated and kept so far, by name."""
     found: dict[str, Stack] = {}
     for path in sorted((folder / "phases").glob("population-*.npz")):
-        population = macop.Population.load(setup, *checkpoints.read(path))
+        population = Population.load(setup, *checkpoints.read(path))
         found |= {name: Stack.gather([(population.teams.net, k)]) for k, name in enumerate(population.names)}
     return found
 
 
-def ego_of(folder: Path, setup: Setup) -> Ego:
+def ego_of(folder: Path, setup: Setup[MacopConfig]) -> Ego:
     """The ego of a finished run."""
     if not (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
     phases = sorted((folder / "phases").glob("ego-*.npz"))
-    return macop.Learned.load(setup, *checkpoints.read(phases[-1])).ego
+    return Learned.load(setup, *checkpoints.read(phases[-1])).ego
 
 
 def train(
