@@ -82,15 +82,15 @@ def _train(arguments: argparse.Namespace) -> None:
 
     from macop_aht.evaluation import summary
     from macop_aht.learner.device import default_threads
-    from macop_aht.methods import presets
-    from macop_aht.methods.runs import MethodRun, configure, steps_at_most, train
+    from macop_aht.methods.runs import MethodRun, check_groups, find, preset, train
 
-    config = configure(arguments.method, presets.macop(arguments.preset, arguments.scenario))
-    config = _apply_settings(config, arguments)
+    method = find(arguments.method)
+    config = _apply_settings(preset(arguments.method, arguments.preset, arguments.scenario), arguments)
     run = MethodRun(
         arguments.scenario, arguments.method, arguments.seed, arguments.threads or default_threads(), config
     )
-    with _Bar(steps_at_most(config), whole_run=True) as bar:
+    check_groups(run, Path(arguments.out))
+    with _Bar(method.steps(config), whole_run=True) as bar:
         finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)
     summary.write(finished, Path(arguments.out))
 
@@ -302,8 +302,9 @@ def _add_zoo(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--zoo", metavar="FOLDER", help="another zoo than the installed one")
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
-    """Settings are added to the command that is run only: they need torch."""
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
+    command = words[0] if words else ""
     parser = argparse.ArgumentParser(
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
@@ -335,7 +336,12 @@ def _parser(command: str) -> argparse.ArgumentParser:
     selfplay.set_defaults(run=_selfplay)
     train = commands.add_parser("train", help="train an ego agent, and the teammates that it learns with")
     _add_run_options(train)
-    train.add_argument("--method", choices=("macop", "macop+"), default="macop", help="(default: %(default)s)")
+    train.add_argument(
+        "--method",
+        default="macop",
+        help="macop, macop+, fcp, trajedi, lipo, finetune, single-head, random-head, ewc or clear; its settings are below "
+        "(default: %(default)s)",
+    )
     train.add_argument(
         "--preset",
         choices=("paper", "fast", "demo"),
@@ -374,9 +380,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
     comparison.set_defaults(run=_compare)
     _add_zoo(commands.add_parser("zoo", help="list, add or verify teammate groups"))
     if command == "train":
-        from macop_aht.methods.macop import MacopConfig
+        from macop_aht.methods.runs import find
 
-        _add_settings(train, MacopConfig)
+        chosen = argparse.ArgumentParser(add_help=False)
+        chosen.add_argument("--method", default="macop")
+        _add_settings(train, find(chosen.parse_known_args(words)[0].method).config)
     train.set_defaults(run=_train)
     return parser
 
@@ -385,7 +393,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake gives one line, not a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = _parser(words[0] if words else "").parse_args(words)
+        arguments = _parser(words).parse_args(words)
         arguments.run(arguments)
     except KeyboardInterrupt:
         print("macop: stopped; a run goes on with --resume", file=sys.stderr)

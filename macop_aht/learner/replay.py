@@ -100,6 +100,10 @@ class Replay:
         for name in self._CONTENT:
             getattr(self, name)[:, : arrays[name].shape[1]] = arrays[name]
 
+    def episodes(self, ring: int, slots: np.ndarray) -> dict[str, np.ndarray]:
+        """Copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""
+        return {name: getattr(self, name)[ring, slots] for name in self._CONTENT}
+
     def _used(self) -> int:
         return self.capacity if self._full else int(self._next.max())
 

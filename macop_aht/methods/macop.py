@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
@@ -292,3 +292,25 @@ def _continual_learning(
         ego.drop_head(ego.n_heads - 1)
     decision = {"group": name, "old_heads": old, "new_head": new, "kept": kept, "heads": ego.n_heads}
     return Learned(ego, decision, memory)
+
+
+# --- Settings
+
+
+def steps(config: MacopConfig) -> int:
+    """Environment steps of a run that stops at its last iteration only."""
+    return config.max_iterations * (config.teammate_steps + config.population * config.ego_steps)
+
+
+def plain(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
+    """A preset as Macop wants it."""
+    return replace(ours, incompatibility="cross-play")
+
+
+def plus(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
+    """A preset as Macop+ wants it.
+
+    All of its mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many updates.
+    """
+    mutation = replace(ours.mutation, ratio=2 * ours.mutation.ratio)
+    return replace(ours, incompatibility="novelty", demonstrations=0.2, mutation=mutation)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from macop_aht.config import at_least, setting
 from macop_aht.learner.mixers import MixerName, Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
 from macop_aht.learner.replay import Replay
@@ -69,6 +70,34 @@ def run(setup: Setup[Settings], phase: str, training: Training) -> Training:
             setup.watch(phase, training.progress, training.steps)
     training.learner.settle()
     return training
+
+
+# --- Settings that methods share
+
+
+@dataclass(frozen=True)
+class TeammatesConfig:
+    """A population that is trained once."""
+
+    population: int = setting(6, "groups")
+    steps: int = setting(1_000_000, "steps of training the population, all groups together")
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "population", "steps")
+
+
+@dataclass(frozen=True)
+class EgoConfig:
+    """An ego of one head."""
+
+    steps: int = setting(1_000_000, "steps of training the ego: with all groups at once, or with each of a sequence")
+    self_play: float = setting(0.0, "weight of the ego's self-play in its loss (deviation 9); 0: none is played")
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "steps")
+        at_least(self, 0, "self_play")
 
 
 # --- Groups
@@ -178,6 +207,11 @@ def join(
 def fresh_ego(setup: Setup[Settings], heads: int, seed: int) -> Ego:
     """An ego that knows nothing yet."""
     return Ego(Shape.of(setup.world), heads, torch.Generator().manual_seed(seed)).to(setup.device)
+
+
+def whole(ego: Ego) -> Stack:
+    """An ego of one head as a network to train; they share their parts."""
+    return Stack.of(ego.shape, ego.backbone, ego.heads)
 
 
 def numbered(parameters: Iterable[Tensor]) -> dict[str, np.ndarray]:
