@@ -168,7 +168,10 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation.curation import add
 
     target = places.find("zoo", arguments.zoo)
-    for card in add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least):
+    cards = add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least)
+    if not cards:
+        print("no group was added: the run has generated none that is new and good enough")
+    for card in cards:
         print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
 
 
