@@ -217,7 +217,7 @@ class _Bar:
         if self._progress.tasks[-1].description != status.phase:
             self._progress.reset(self._task, total=status.steps, description=status.phase)
         self.show(status.progress)
-        heads = "" if status.heads is None else f"{status.heads} heads"
+        heads = "" if status.heads is None else f"{status.heads} head{'s' if status.heads > 1 else ''}"
         compatible = "" if status.compatibility is None else f", C = {status.compatibility:.2f}"
         done = status.spent + status.progress.steps
         self._progress.update(self._whole, completed=done, figures=heads + compatible)
