@@ -58,15 +58,16 @@ def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
         return {}
     import torch
 
-    from macop_aht.methods.macop import best_response
+    from macop_aht.methods.phases import best_response
     from macop_aht.methods.runs import groups_of, read_run, setup_of
 
     torch.set_num_threads(1)
     setup = setup_of(read_run(folder), "cpu")
-    groups = groups_of(folder, setup)
+    training, steps, groups = setup.config.ego, setup.config.ego_steps, groups_of(folder, setup)
     found = {}
     for name in suspects:
-        response = best_response(setup, groups[name], setup.phase_seed(2_000, figures["groups"].index(name)))
+        seed = setup.phase_seed(2_000, figures["groups"].index(name))
+        response = best_response(setup, groups[name], training, steps, seed)
         if response < 0.5 * figures["self_play"][figures["groups"].index(name)]:
             found[name] = response
     return found

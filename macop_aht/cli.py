@@ -82,15 +82,15 @@ def _train(arguments: argparse.Namespace) -> None:
 
     from macop_aht.evaluation import summary
     from macop_aht.learner.device import default_threads
-    from macop_aht.methods import presets
-    from macop_aht.methods.runs import MethodRun, configure, steps_at_most, train
+    from macop_aht.methods.runs import MethodRun, check_groups, find, preset, train
 
-    config = configure(arguments.method, presets.macop(arguments.preset, arguments.scenario))
-    config = _apply_settings(config, arguments)
+    method = find(arguments.method)
+    config = _apply_settings(preset(arguments.method, arguments.preset, arguments.scenario), arguments)
     run = MethodRun(
         arguments.scenario, arguments.method, arguments.seed, arguments.threads or default_threads(), config
     )
-    with _Bar(steps_at_most(config), whole_run=True) as bar:
+    check_groups(run, Path(arguments.out))
+    with _Bar(method.steps(config), whole_run=True) as bar:
         finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)
     summary.write(finished, Path(arguments.out))
 
@@ -172,7 +172,10 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation.curation import add
 
     target = places.find("zoo", arguments.zoo)
-    for card in add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least):
+    cards = add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least)
+    if not cards:
+        print("no group was added: the run has generated none that is new and good enough")
+    for card in cards:
         print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
 
 
@@ -214,7 +217,7 @@ class _Bar:
         if self._progress.tasks[-1].description != status.phase:
             self._progress.reset(self._task, total=status.steps, description=status.phase)
         self.show(status.progress)
-        heads = "" if status.heads is None else f"{status.heads} heads"
+        heads = "" if status.heads is None else f"{status.heads} head{'s' if status.heads > 1 else ''}"
         compatible = "" if status.compatibility is None else f", C = {status.compatibility:.2f}"
         done = status.spent + status.progress.steps
         self._progress.update(self._whole, completed=done, figures=heads + compatible)
@@ -286,6 +289,17 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=_positive, help="of the processor (default: up to two)")
 
 
+def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """The method, and the settings of the one that these words choose."""
+    from macop_aht.methods.runs import METHODS, find
+
+    about = "; ".join(f"{name}: {method.about}" for name, method in METHODS.items())
+    parser.add_argument("--method", default="macop", help=f"{about}. Its settings are below (default: %(default)s)")
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument("--method", default="macop")
+    _add_settings(parser, find(chosen.parse_known_args(words)[0].method).config)
+
+
 def _add_zoo(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="the groups of a scenario")
@@ -306,8 +320,9 @@ def _add_zoo(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--zoo", metavar="FOLDER", help="another zoo than the installed one")
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
-    """Settings are added to the command that is run only: they need torch."""
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
+    command = words[0] if words else ""
     parser = argparse.ArgumentParser(
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
@@ -339,7 +354,6 @@ def _parser(command: str) -> argparse.ArgumentParser:
     selfplay.set_defaults(run=_selfplay)
     train = commands.add_parser("train", help="train an ego agent, and the teammates that it learns with")
     _add_run_options(train)
-    train.add_argument("--method", choices=("macop", "macop+"), default="macop", help="(default: %(default)s)")
     train.add_argument(
         "--preset",
         choices=("paper", "fast", "demo"),
@@ -390,9 +404,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     comparison.set_defaults(run=_compare)
     _add_zoo(commands.add_parser("zoo", help="list, add or verify teammate groups"))
     if command == "train":
-        from macop_aht.methods.macop import MacopConfig
-
-        _add_settings(train, MacopConfig)
+        _add_method(train, words)
     train.set_defaults(run=_train)
     return parser
 
@@ -401,7 +413,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake gives one line, not a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = _parser(words[0] if words else "").parse_args(words)
+        arguments = _parser(words).parse_args(words)
         arguments.run(arguments)
     except KeyboardInterrupt:
         print("macop: stopped; a run goes on with --resume", file=sys.stderr)

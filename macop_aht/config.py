@@ -56,9 +56,14 @@ def _table(tree: Mapping[str, Any], path: str) -> list[str]:
     return lines
 
 
-def from_mapping(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """A configuration of that kind; unknown keys and wrong types fail with a hint, missing keys have their defaults."""
-    return kind(**_given(kind, values, where, from_mapping))
+def from_mapping(
+    kind: type[T], values: Mapping[str, Any], where: str = "", kinds: Mapping[str, type] | None = None
+) -> T:
+    """A configuration of that kind; unknown keys and wrong types fail with a hint, missing keys have their defaults.
+
+    `kinds` are those of fields whose kind depends on others.
+    """
+    return kind(**_given(kind, values, where, from_mapping, kinds))
 
 
 def changed(config: T, values: Mapping[str, Any], where: str = "") -> T:
@@ -70,8 +75,14 @@ def changed(config: T, values: Mapping[str, Any], where: str = "") -> T:
     return replace(config, **_given(type(config), values, where, nested))  # type: ignore[type-var]
 
 
-def _given(kind: type, values: Mapping[str, Any], where: str, nested: Callable[..., Any]) -> dict[str, Any]:
-    types, known = get_type_hints(kind), [field.name for field in fields(kind)]
+def _given(
+    kind: type,
+    values: Mapping[str, Any],
+    where: str,
+    nested: Callable[..., Any],
+    kinds: Mapping[str, type] | None = None,
+) -> dict[str, Any]:
+    types, known = get_type_hints(kind) | dict(kinds or {}), [field.name for field in fields(kind)]
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
@@ -139,9 +150,14 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
     return value
 
 
-def from_toml(kind: type[T], text: str) -> T:
-    """The inverse of `to_toml`."""
+def parse(text: str) -> dict[str, Any]:
+    """TOML as nested dictionaries."""
     try:
-        return from_mapping(kind, tomllib.loads(text))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"this is not TOML: {error}") from error
+
+
+def from_toml(kind: type[T], text: str) -> T:
+    """The inverse of `to_toml`."""
+    return from_mapping(kind, parse(text))

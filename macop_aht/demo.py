@@ -97,7 +97,8 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
     from macop_aht.learner.networks import Stack
     from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
     from macop_aht.methods import presets
-    from macop_aht.methods.macop import cross_returns, meta_test
+    from macop_aht.methods.macop import meta_test
+    from macop_aht.methods.phases import cross_returns
     from macop_aht.methods.runs import MethodRun, configure, train
 
     config = configure("macop+", presets.macop(preset, scenario))

@@ -25,7 +25,8 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, terms
-from macop_aht.methods.macop import MacopConfig, Setup, choose_head, compatibility, expands, select
+from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
+from macop_aht.methods.phases import Population, Setup, cross_returns
 from macop_aht.methods.runs import MethodRun, configure, train
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
@@ -301,7 +302,7 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
     result = train(MethodRun("CN3", method, 2, config=steps), tmp_path / "run", device="cpu", say=lambda line: None)
     arrays, note = checkpoints.read(files(tmp_path / "run")["population-02.npz"])
     assert arrays["mixer"]["weight1.weight"].shape[0] == len(note["names"]) == 2
-    begun = macop.Population.load(result.setup, *checkpoints.read(files(tmp_path / "run")["population-00.npz"])).teams
+    begun = Population.load(result.setup, *checkpoints.read(files(tmp_path / "run")["population-00.npz"])).teams
     still = result.setup._replace(config=replace(steps, teammate_steps=1))  # no time to learn anything
     offspring = macop.mutate(still, 2, result.outcome.ego, begun)
     for name, value in weights(begun.mixer).items():
@@ -339,7 +340,7 @@ def test_compared_returns_come_from_the_same_worlds():
     group = Stack(Shape.of(world), 1, generator(2))
     rollout = Rollout(world, Seating.cross_play(ego, group, np.array([[0, 0], [2, 0]]), 5, 1), 7, CPU, alike=5)
     np.testing.assert_array_equal(rollout.batch.obs[:5], rollout.batch.obs[5:])
-    returns = macop.cross_returns(setup("PP1"), ego, Stack.gather([(group, 0), (group, 0)]), seed=3)
+    returns = cross_returns(setup("PP1"), ego, Stack.gather([(group, 0), (group, 0)]), seed=3)
     assert returns[0].tolist() == returns[2].tolist()
     assert returns[0, 0] == returns[0, 1]
 

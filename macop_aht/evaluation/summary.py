@@ -11,7 +11,8 @@ import numpy as np
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.behaviour import Behaviour, watch_self_play
-from macop_aht.methods.macop import cross_returns
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import Outcome, cross_returns
 from macop_aht.methods.runs import Finished
 
 EPISODES = 100  # of self-play, behind every deed
@@ -37,6 +38,11 @@ def write(finished: Finished, folder: Path, say: Callable[[str], None] = print) 
         say(f"no figures: {error}")
 
 
+def ego_returns(outcome: Outcome, matrix: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """What the ego gets with every group, by its chosen heads or by any: (K,P) (P,) -> (P,)."""
+    return matrix.mean(axis=0) if outcome.head == "random" else matrix[chosen, np.arange(len(chosen))]
+
+
 def figures(
     finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, chosen: np.ndarray
 ) -> dict[str, object]:
@@ -52,6 +58,7 @@ def figures(
         "compatibility": compatible,
         "self_play": [float(np.mean(behaviour.returns)) for behaviour in behaviours],
         "joined": finished.outcome.joined,
+        "ego": ego_returns(finished.outcome, matrix, chosen).tolist(),
         "best_head": matrix[chosen, np.arange(len(chosen))].tolist(),
         "deeds": [behaviour.habit for behaviour in behaviours],
         "minutes": round(finished.minutes, 1),
@@ -60,29 +67,32 @@ def figures(
 
 def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, chosen: np.ndarray) -> str:
     """The run in words, and every group in a line."""
-    run, names = finished.run, finished.outcome.names
+    run, outcome = finished.run, finished.outcome
+    returns, heads = ego_returns(outcome, matrix, chosen), len(matrix)
     deeds = sorted({behaviour.habit for behaviour in behaviours if behaviour.habit})
     lines = [
         f"# {run.method} on {run.scenario}, seed {run.seed}",
         "",
-        f"{len(names)} groups, {len(matrix)} heads, {finished.minutes:.1f} minutes. "
-        f"Best-head return {matrix[chosen, np.arange(len(chosen))].mean():.2f} on average over all groups. "
+        f"{len(outcome.names)} groups, {heads} head{'s' if heads > 1 else ''}, {finished.minutes:.1f} minutes. "
+        f"{outcome.head.capitalize()}-head return {returns.mean():.2f} on average over all groups. "
         f"Different deeds: {len(deeds)} ({', '.join(deeds) or 'none'}).",
         "",
-        "| group | learnt with | self-play | best head | its return | deed |",
+        f"| group | learnt with | self-play | {outcome.head} head | its return | deed |",
         "|---|---|---|---|---|---|",
     ]
-    for k, (name, behaviour) in enumerate(zip(names, behaviours, strict=True)):
-        best, learnt = int(chosen[k]), "yes" if name in finished.outcome.joined else "no"
-        figures = f"{np.mean(behaviour.returns):.2f} | {best} | {matrix[best, k]:.2f}"
+    for k, (name, behaviour) in enumerate(zip(outcome.names, behaviours, strict=True)):
+        head = chosen[k] if outcome.head == "best" else "any"
+        learnt = "yes" if name in outcome.joined else "no"
+        figures = f"{np.mean(behaviour.returns):.2f} | {head} | {returns[k]:.2f}"
         lines.append(f"| {name} | {learnt} | {figures} | {behaviour.habit or '-'} |")
     return "\n".join(lines) + "\n"
 
 
 def draw(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, folder: Path) -> None:
-    """process.png, crossplay.png, ways.png."""
+    """crossplay.png, ways.png, and process.png of methods that go on until all are compatible."""
     run, names = finished.run, finished.outcome.names
-    plots.process(finished.decisions, run.config.stop_threshold, folder / "process.png")
+    if isinstance(run.config, MacopConfig):
+        plots.process(finished.decisions, run.config.stop_threshold, folder / "process.png")
     heads = [f"head {k}" for k in range(len(matrix))]
     plots.heat_map(matrix, heads, names, f"{run.method} on {run.scenario}: return", folder / "crossplay.png")
     plots.ways(finished.setup.world, names, behaviours, folder / "ways.png")

@@ -1,4 +1,4 @@
-"""Whole episodes in preallocated arrays, a ring per member of the stack, sampled in packed form."""
+"""Whole episodes in preallocated arrays, a ring or several for every member of the stack, sampled in packed form."""
 
 from __future__ import annotations
 
@@ -49,20 +49,28 @@ class Packed:
 
 
 class Replay:
-    """The last `capacity` episodes of each of P members.
+    """The last `capacity` episodes of each of P members, or of each of their rings: member p's are p*R … p*R+R-1.
 
-    An episode is written step by step into the slot that `begin` gave, and can be sampled once `end` was called.
+    An episode is written step by step into the slot that `begin` gave, and can be sampled once `end` was called. A member
+    that has several rings draws evenly from them.
     """
 
     _CONTENT = ("obs", "mask", "state", "action", "reward", "length", "truncated")
 
     def __init__(
-        self, world: World, population: int, capacity: int, with_state: bool, seats: Sequence[int] | None = None
+        self,
+        world: World,
+        population: int,
+        capacity: int,
+        with_state: bool,
+        seats: Sequence[int] | None = None,
+        rings: int = 1,
     ) -> None:
-        """Only the agents in `seats` are kept; without it, all."""
+        """Only the agents in `seats` are kept; without it, all. `rings` of that capacity for every member."""
         self.seats = np.arange(world.n_agents) if seats is None else np.array(seats)
         agents, obs, actions = len(self.seats), len(world.observations), len(world.actions)
-        self.capacity, self.limit = capacity, world.limit
+        self.capacity, self.limit, self.rings = capacity, world.limit, rings
+        population *= rings
         steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
         self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
         self.mask = np.zeros((*steps, agents, actions), dtype=np.bool_)
@@ -92,11 +100,15 @@ class Replay:
         for name in self._CONTENT:
             getattr(self, name)[:, : arrays[name].shape[1]] = arrays[name]
 
+    def episodes(self, ring: int, slots: np.ndarray) -> dict[str, np.ndarray]:
+        """Copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""
+        return {name: getattr(self, name)[ring, slots] for name in self._CONTENT}
+
     def _used(self) -> int:
         return self.capacity if self._full else int(self._next.max())
 
     def begin(self, members: np.ndarray) -> np.ndarray:
-        """A slot for a new episode of each of the members given: (R,) -> (R,). What was there is forgotten."""
+        """A slot for a new episode in each of the rings given: (R,) -> (R,). What was there is forgotten."""
         slots = np.empty(len(members), dtype=np.int64)
         for row, p in enumerate(members):
             slots[row] = self._next[p]
@@ -111,23 +123,35 @@ class Replay:
         self.truncated[members, slots] = truncated
 
     def __len__(self) -> int:
-        """Episodes that every member has at least."""
-        return int((self.length > 0).sum(axis=1).min())
+        """The largest batch that every member can draw evenly from its rings."""
+        return self.rings * int((self.length > 0).sum(axis=1).min())
 
     def sample(self, batch: int, rng: np.random.Generator, device: torch.device, through_limit: bool = False) -> Packed:
         """`batch` different episodes of each member; `through_limit` keeps the value behind a time limit."""
-        population = len(self.length)
-        slots = np.stack(
-            [rng.choice(np.flatnonzero(self.length[p]), size=batch, replace=False) for p in range(population)]
-        )
-        return self.pack(slots, device, through_limit)
+        population = len(self.length) // self.rings
+        drawn = [self._draw(p, batch, rng) for p in range(population)]
+        ring, slots = (np.stack(parts) for parts in zip(*drawn, strict=True))
+        return self.pack(slots, device, through_limit, ring)
 
-    def pack(self, slots: np.ndarray, device: torch.device, through_limit: bool = False) -> Packed:
-        """The given episodes of each member, (P,batch), in packed form."""
-        own = np.arange(len(slots))[:, None]
-        seen = self.length[own, slots] + (self.truncated[own, slots] if through_limit else 0)  # observations of each
+    def _draw(self, member: int, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Rings and slots of a member's batch, as many of each ring; where it does not come out, chance says which have more."""
+        order = rng.permutation(self.rings) if self.rings > 1 else np.zeros(1, dtype=np.int64)
+        ring = member * self.rings + order[np.arange(batch) % self.rings]
+        slots = np.empty(batch, dtype=np.int64)
+        for own in np.unique(ring):
+            wanted = ring == own
+            slots[wanted] = rng.choice(np.flatnonzero(self.length[own]), size=wanted.sum(), replace=False)
+        return ring, slots
+
+    def pack(
+        self, slots: np.ndarray, device: torch.device, through_limit: bool = False, ring: np.ndarray | None = None
+    ) -> Packed:
+        """The episodes in these slots of these rings, (P,batch), in packed form; without `ring`, of each member's own."""
+        if ring is None:
+            ring = np.arange(len(slots))[:, None].repeat(slots.shape[1], axis=1)
+        seen = self.length[ring, slots] + (self.truncated[ring, slots] if through_limit else 0)  # observations of each
         order = np.argsort(-seen, axis=1, kind="stable")
-        slots, seen = np.take_along_axis(slots, order, axis=1), np.take_along_axis(seen, order, axis=1)
+        ring, slots, seen = (np.take_along_axis(part, order, axis=1) for part in (ring, slots, seen))
         running = seen[:, None, :] > np.arange(seen.max())[None, :, None]  # (P,T,batch)
         counts = running.sum(axis=2).max(axis=0)
         step = np.repeat(np.arange(len(counts)), counts)  # (M,)
@@ -136,8 +160,8 @@ class Replay:
         has_next = (step + 1 < len(counts)) & (row < np.append(counts[1:], 0)[step])
         following = np.where(has_next, np.append(start[1:], 0)[step] + row, 0)
 
-        slot, taken = slots[:, row], self.length[own, slots[:, row]]  # (P,M)
-        at = (own, slot, step)
+        own, slot = ring[:, row], slots[:, row]  # (P,M)
+        taken, at = self.length[own, slot], (own, slot, step)
         last_action = self.action[own, slot, np.maximum(step - 1, 0)]
         last_action[:, step == 0] = -1
 

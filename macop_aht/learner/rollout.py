@@ -190,18 +190,24 @@ class Rollout:
 
 
 class Collector:
-    """Episodes of some seating, written straight into a replay: environment b's into the ring of `member[b]`."""
+    """Episodes of some seating, written straight into a replay: environment b's are `member[b]`'s, and go into `ring[b]`."""
 
     def __init__(
-        self, world: World, seating: Seating, member: np.ndarray, replay: Replay, seed: int, device: torch.device
+        self,
+        world: World,
+        seating: Seating,
+        member: np.ndarray,
+        replay: Replay,
+        seed: int,
+        device: torch.device,
+        ring: np.ndarray | None = None,
     ) -> None:
+        """Without `ring`, every member has one."""
         self.rollout = Rollout(world, seating, seed, device)
-        self.replay, self.member = replay, member
+        self.replay, self.member, self.ring = replay, member, member if ring is None else ring
         self.episodes = 0.0  # finished, per member
-        self.when_over: list[
-            Callable[[np.ndarray, np.ndarray, np.ndarray], None]
-        ] = []  # told environment, member, slot
-        self._slot = replay.begin(member)
+        self.when_over: list[Callable[[np.ndarray, np.ndarray, np.ndarray], None]] = []  # told environment, ring, slot
+        self._slot = replay.begin(self.ring)
         self._members = len(np.unique(member))
 
     @property
@@ -220,7 +226,7 @@ class Collector:
         """One step everywhere. Gives the members whose episodes have ended, and their returns: (R,) (R,)."""
         rollout, replay = self.rollout, self.replay
         batch = rollout.batch
-        at = (self.member, self._slot, batch.clock.copy())
+        at = (self.ring, self._slot, batch.clock.copy())
         self._look(at)
         rollout.act(exploration)
         replay.action[at] = rollout.action[:, replay.seats]
@@ -228,16 +234,16 @@ class Collector:
         replay.reward[at] = batch.reward
         if not over.any():
             return self.member[:0], batch.score[:0]
-        member, slot, length = self.member[over], self._slot[over], batch.clock[over]
-        self._look((self.member, self._slot, batch.clock))  # the last observation of the episodes that have ended
-        replay.end(member, slot, length, batch.truncated[over])
+        ring, slot, length = self.ring[over], self._slot[over], batch.clock[over]
+        self._look((self.ring, self._slot, batch.clock))  # the last observation of the episodes that have ended
+        replay.end(ring, slot, length, batch.truncated[over])
         returns = batch.score[over]
         self.episodes += len(returns) / self._members
         for tell in self.when_over:
-            tell(over, member, slot)
+            tell(over, ring, slot)
         rollout.begin(over)
-        self._slot[over] = replay.begin(member)
-        return member, returns
+        self._slot[over] = replay.begin(ring)
+        return self.member[over], returns
 
     def _look(self, at: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         batch, replay = self.rollout.batch, self.replay

@@ -130,4 +130,7 @@ def sentence(decision: dict[str, Any]) -> str:
             f"{phase}: self-play {numbers(decision['self_play'])}, with the ego {numbers(decision['cross_play'])}; "
             f"{', '.join(decision['groups'])} stay, C = {decision['compatibility']:.2f}"
         )
+    if "returns" in decision:
+        after = f" after group {decision['group']}" if "group" in decision else ""
+        return f"{phase}: the ego{after} with every group {numbers(decision['returns'])}"
     return f"{phase}: self-play {numbers(decision['self_play'])}"

@@ -9,23 +9,35 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.learner.mixers import Qmix, Vdn, make_mixer
-from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
+from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.rollout import Collector, Seating, greedy_returns
 from macop_aht.learner.selfplay import self_play_source
-from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
-from macop_aht.learner.update import Learner, Term
+from macop_aht.learner.training import Source, TrainingConfig
+from macop_aht.learner.update import Term
 from macop_aht.methods import terms
 from macop_aht.methods.journal import Journal
-from macop_aht.scenarios.spec import World
+from macop_aht.methods.phases import (
+    Learned,
+    Outcome,
+    Population,
+    Setup,
+    Teams,
+    cross_returns,
+    fresh_ego,
+    join,
+    self_play_returns,
+    snapshots_of,
+    train_teams,
+    with_snapshot,
+)
 
 
 @dataclass(frozen=True)
@@ -73,52 +85,18 @@ class MacopConfig:
         within(self, 0, 0.9, "demonstrations")
 
 
-Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
-
-
-class Setup(NamedTuple):
-    """What every phase is given."""
-
-    world: World
-    config: MacopConfig
-    seed: int
-    device: torch.device
-    watch: Watch | None = None
-
-    def phase_seed(self, *path: int) -> int:
-        """A seed of its own for every phase, so that a phase can be repeated alone."""
-        return int(np.random.SeedSequence([self.seed, *path]).generate_state(1)[0])
-
-
 # --- Teammates: a population, its mutation, the selection
 
 
-class Teams(NamedTuple):
-    """Groups, and what mixes their agents' values: both are needed to train on."""
-
-    net: Stack
-    mixer: Vdn | Qmix
-
-    @staticmethod
-    def gather(setup: Setup, members: Sequence[tuple[Teams, int]]) -> Teams:
-        """Copies of members of others."""
-        mixer = _mixer(setup, setup.config.teammates, len(members), seed=0)
-        for place, (source, p) in enumerate(members):
-            set_member(mixer, place, member(source.mixer, p))
-        return Teams(Stack.gather([(source.net, p) for source, p in members]), mixer)
-
-
-def first_population(setup: Setup) -> Teams:
+def first_population(setup: Setup[MacopConfig]) -> Teams:
     """Groups that are good in themselves and different from each other: L_sp + alpha_div L_div."""
-    seed, training = setup.phase_seed(0), setup.config.teammates
-    generator = torch.Generator().manual_seed(seed)
-    net = Stack(Shape.of(setup.world), setup.config.population, generator).to(setup.device)
-    teams = Teams(net, _mixer(setup, training, net.population, seed + 1))
-    _train_teammates(setup, "first population", training, teams, seed, ego=None)
+    config, seed = setup.config, setup.phase_seed(0)
+    teams = Teams.fresh(setup, config.population, config.teammates, seed)
+    _train_teammates(setup, "first population", config.teammates, teams, seed, ego=None)
     return teams
 
 
-def mutate(setup: Setup, iteration: int, ego: Ego, parents: Teams) -> Teams:
+def mutate(setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams) -> Teams:
     """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is."""
     offspring = copy.deepcopy(parents)
     phase, seed = f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
@@ -127,7 +105,7 @@ def mutate(setup: Setup, iteration: int, ego: Ego, parents: Teams) -> Teams:
 
 
 def _train_teammates(
-    setup: Setup, phase: str, training: TrainingConfig, teams: Teams, seed: int, ego: Ego | None
+    setup: Setup[MacopConfig], phase: str, training: TrainingConfig, teams: Teams, seed: int, ego: Ego | None
 ) -> None:
     world, config, net = setup.world, setup.config, teams.net
     sources = [self_play_source(world, net, training, seed, setup.device)]
@@ -140,11 +118,10 @@ def _train_teammates(
         sources.append(_against_ego(setup, ego, net, seed + 1))
         negated = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "cross", sign=-1.0)
         losses["incompatibility"] = (config.alpha_incom, negated)
-    learner = Learner(net, teams.mixer, training.update, _mixer(setup, training, net.population, seed + 2))
-    _run(setup, phase, Training(training, learner, sources, config.teammate_steps, seed, losses))
+    train_teams(setup, phase, teams, sources, training, config.teammate_steps, seed, losses)
 
 
-def _against_ego(setup: Setup, ego: Ego, net: Stack, seed: int) -> Source:
+def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> Source:
     """Cross-play of every group with the ego, which draws a head for every episode; the groups' seats are kept."""
     world, training, rng = setup.world, setup.config.mutation, np.random.default_rng(seed)
     mates = range(world.controllable, world.n_agents)
@@ -186,35 +163,30 @@ def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> fl
 
 
 def learn_to_join(
-    setup: Setup, phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], group: Stack, seed: int
+    setup: Setup[MacopConfig], phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], group: Stack, seed: int
 ) -> Heads:
     """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 8) and by self-play (deviation 9).
 
     Old heads stay as they are.
     """
-    world, config, training = setup.world, setup.config, setup.config.ego
+    config, losses = setup.config, {}
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
     net = Stack.of(ego.shape, ego.backbone, head)
-    own = range(world.controllable)
-    replay = Replay(world, 1, training.capacity, training.mixer == "qmix", own)
-    owner = np.zeros(training.envs, dtype=np.int64)
-    together = Seating.cross_play(net, group, np.zeros((1, 2), dtype=np.int64), training.envs, world.controllable)
-    joint = Collector(world, together, owner, replay, seed, setup.device)
-    sources, losses = [Source(joint, explorers=own)], {}
-    if config.ego_self_play:
-        sources.append(self_play_source(world, net, training, seed + 1, setup.device))
-        with_itself = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "self")
-        losses["self_play"] = (config.ego_self_play, with_itself)
-    if config.demonstrations:
-        demonstrator = Collector(world, Seating.teams(group, owner), owner, replay, seed + 2, setup.device)
-        share = config.demonstrations / (1 - config.demonstrations)
-        sources.append(Source(demonstrator, share, explorers=()))
     if config.alpha_reg and snapshots:
         kept = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
         losses["regulariser"] = (config.alpha_reg, terms.regulariser(kept, config.regulariser_norm))
-    mixers = [_mixer(setup, training, 1, seed + k) for k in (1, 2)]
-    learner = Learner(net, mixers[0], training.update, cross=mixers[1])
-    _run(setup, phase, Training(training, learner, sources, config.ego_steps, seed, losses, play="cross"))
+    join(
+        setup,
+        phase,
+        net,
+        group,
+        config.ego,
+        config.ego_steps,
+        seed,
+        losses,
+        config.ego_self_play,
+        config.demonstrations,
+    )
     return head
 
 
@@ -230,30 +202,7 @@ def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["a
     return gain >= threshold if rule == "reach" else gain > threshold
 
 
-# --- What figures are measured by
-
-
-def cross_returns(setup: Setup, egos: Ego | Stack, groups: Stack, seed: int) -> np.ndarray:
-    """The greedy return of every head of an ego, or every member of a stack, in the ego's seats with every group: (K,P).
-
-    All play in the same worlds, so that what is compared differs by who plays.
-    """
-    episodes, members = setup.config.test_episodes, egos.heads.population
-    pairs = np.array([(ego, group) for ego in range(members) for group in range(groups.population)])
-    seating = Seating.cross_play(egos, groups, pairs, episodes, setup.world.controllable)
-    returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)
-    return returns.reshape(members, groups.population, episodes).mean(axis=2)
-
-
-def best_response(setup: Setup, group: Stack, seed: int) -> float:
-    """What a fresh ego gets with a group after learning with it alone, as long as the ego learns with a group.
-
-    Whatever the method: without demonstrations, and without self-play of its own.
-    """
-    setup = setup._replace(config=replace(setup.config, demonstrations=0.0, ego_self_play=0.0))
-    ego = Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(seed)).to(setup.device)
-    ego.add_head(learn_to_join(setup, "best response", ego, [], group, seed + 1))
-    return float(cross_returns(setup, ego, group, seed + 2)[0, 0])
+# --- Testing
 
 
 def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tuple[int, list[float]]:
@@ -265,7 +214,7 @@ def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tupl
     return int(np.argmax(means)), means
 
 
-def meta_test(setup: Setup, ego: Ego, group: Stack, seed: int, episodes: int | None = None) -> int:
+def meta_test(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int, episodes: int | None = None) -> int:
     """The head that the testing phase chooses for a group; without `episodes`, 4 per head."""
     n_meta, seeds = 4 * ego.n_heads if episodes is None else episodes, count(seed)
 
@@ -279,75 +228,10 @@ def meta_test(setup: Setup, ego: Ego, group: Stack, seed: int, episodes: int | N
 # --- Algorithm 1
 
 
-@dataclass
-class Population:
-    """A population, what its groups are called (iteration/number of their making), and how it came about."""
-
-    teams: Teams
-    names: list[str]
-    decision: dict[str, Any]
-
-    def arrays(self) -> dict[str, Any]:
-        return {"net": weights(self.teams.net), "mixer": weights(self.teams.mixer)}
-
-    def note(self) -> dict[str, Any]:
-        return {"names": self.names, "decision": self.decision}
-
-    @staticmethod
-    def load(setup: Setup, arrays: dict[str, Any], note: dict[str, Any]) -> Population:
-        count = len(note["names"])
-        teams = Teams(
-            Stack(Shape.of(setup.world), count).to(setup.device), _mixer(setup, setup.config.teammates, count, seed=0)
-        )
-        set_weights(teams.net, arrays["net"])
-        set_weights(teams.mixer, arrays.get("mixer", {}))
-        return Population(teams, note["names"], note["decision"])
-
-
-@dataclass
-class Learned:
-    """The ego after learning with a group, the snapshots of its backbone, one per head, and what was decided."""
-
-    ego: Ego
-    snapshots: list[list[Tensor]]
-    decision: dict[str, Any]
-
-    def arrays(self) -> dict[str, Any]:
-        numbered = {
-            str(i): {str(j): part.cpu().numpy() for j, part in enumerate(snapshot)}
-            for i, snapshot in enumerate(self.snapshots)
-        }
-        return {"ego": weights(self.ego), "snapshots": numbered}
-
-    def note(self) -> dict[str, Any]:
-        return {"heads": self.ego.n_heads, "decision": self.decision}
-
-    @staticmethod
-    def load(setup: Setup, arrays: dict[str, Any], note: dict[str, Any]) -> Learned:
-        ego = Ego(Shape.of(setup.world), note["heads"]).to(setup.device)
-        set_weights(ego, arrays["ego"])
-        stored = arrays.get("snapshots", {})
-        snapshots = [
-            [torch.from_numpy(stored[str(i)][str(j)]).to(setup.device) for j in range(len(stored[str(i)]))]
-            for i in range(len(stored))
-        ]
-        return Learned(ego, snapshots, note["decision"])
-
-
-@dataclass
-class Outcome:
-    """What a run ends with."""
-
-    ego: Ego
-    names: list[str]  # of all groups that were ever in a population
-    groups: Stack
-    joined: list[str]  # of those that the ego has learnt with; not the newest, where no more had to be learnt
-
-
-def train(setup: Setup, journal: Journal) -> Outcome:
+def train(setup: Setup[MacopConfig], journal: Journal) -> Outcome:
     """From nothing to an ego and the groups that were generated on the way. What the journal holds already is not done again."""
     config = setup.config
-    learned = Learned(Ego(Shape.of(setup.world), 0, torch.Generator().manual_seed(setup.seed)).to(setup.device), [], {})
+    learned = Learned(fresh_ego(setup, 0, setup.seed))
     population = journal.phase("population-00", Population, _begin, setup)
     met: dict[str, tuple[Stack, int]] = {}
     joined: list[str] = []
@@ -366,20 +250,20 @@ def train(setup: Setup, journal: Journal) -> Outcome:
     return Outcome(learned.ego, list(met), Stack.gather(list(met.values())), joined)
 
 
-def _begin(setup: Setup) -> Population:
+def _begin(setup: Setup[MacopConfig]) -> Population:
     teams, names = first_population(setup), [f"0/{k}" for k in range(setup.config.population)]
-    returns = _self_play(setup, teams.net, setup.phase_seed(0, 1))
+    returns = self_play_returns(setup, teams.net, setup.phase_seed(0, 1))
     return Population(teams, names, {"groups": names, "self_play": returns})
 
 
-def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Population) -> Population:
+def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned, parents: Population) -> Population:
     """Mutation, selection, and the figure that the stopping is decided by."""
     offspring = mutate(setup, iteration, learned.ego, parents.teams)
     count = setup.config.population
     names = parents.names + [f"{iteration}/{k}" for k in range(count)]
     teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
     both, seed = Stack.gather([(source.net, k) for source, k in teams]), setup.phase_seed(iteration, 1)
-    self_play = _self_play(setup, both, seed)
+    self_play = self_play_returns(setup, both, seed)
     cross_play = cross_returns(setup, learned.ego, both, seed).max(axis=0).tolist()
     chosen = select(self_play, cross_play)
     decision = {
@@ -392,37 +276,41 @@ def _next_population(setup: Setup, iteration: int, learned: Learned, parents: Po
     return Population(Teams.gather(setup, [teams[k] for k in chosen]), decision["groups"], decision)
 
 
-def _self_play(setup: Setup, net: Stack, seed: int) -> list[float]:
-    """The greedy return of every member with itself, all in the same worlds."""
-    episodes = setup.config.test_episodes
-    seating = Seating.self_play(net, episodes)
-    returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)
-    return returns.reshape(net.population, episodes).mean(axis=1).tolist()
-
-
-def _continual_learning(setup: Setup, iteration: int, k: int, before: Learned, population: Population) -> Learned:
+def _continual_learning(
+    setup: Setup[MacopConfig], iteration: int, k: int, before: Learned, population: Population
+) -> Learned:
     """The box of that name: a fresh head is trained with group k, and kept if it is better than every old one."""
     config, seed = setup.config, setup.phase_seed(iteration, 2 + k)
     ego, name, group = copy.deepcopy(before.ego), population.names[k], Stack.gather([(population.teams.net, k)])
-    ego.add_head(learn_to_join(setup, f"iteration {iteration}: ego with {name}", ego, before.snapshots, group, seed))
+    snapshots, memory = snapshots_of(setup, before.memory), before.memory
+    ego.add_head(learn_to_join(setup, f"iteration {iteration}: ego with {name}", ego, snapshots, group, seed))
     *old, new = cross_returns(setup, ego, group, setup.phase_seed(iteration, 2 + k, 1))[:, 0].tolist()
-    kept, snapshots = expands(new, old, config.expansion_threshold, config.expansion_rule), list(before.snapshots)
+    kept = expands(new, old, config.expansion_threshold, config.expansion_rule)
     if kept:
-        snapshots.append([part.detach().clone() for part in ego.backbone.parameters()])
+        memory = with_snapshot(memory, ego.backbone)
     else:
         ego.drop_head(ego.n_heads - 1)
     decision = {"group": name, "old_heads": old, "new_head": new, "kept": kept, "heads": ego.n_heads}
-    return Learned(ego, snapshots, decision)
+    return Learned(ego, decision, memory)
 
 
-def _mixer(setup: Setup, training: TrainingConfig, population: int, seed: int) -> Vdn | Qmix:
-    world, generator = setup.world, torch.Generator().manual_seed(seed)
-    return make_mixer(training.mixer, population, world.n_agents, world.state_dim, generator).to(setup.device)
+# --- Settings
 
 
-def _run(setup: Setup, phase: str, training: Training) -> None:
-    while not training.done:
-        training.step()
-        if setup.watch:
-            setup.watch(phase, training.progress, training.steps)
-    training.learner.settle()
+def steps(config: MacopConfig) -> int:
+    """Environment steps of a run that stops at its last iteration only."""
+    return config.max_iterations * (config.teammate_steps + config.population * config.ego_steps)
+
+
+def plain(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
+    """A preset as Macop wants it."""
+    return replace(ours, incompatibility="cross-play")
+
+
+def plus(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
+    """A preset as Macop+ wants it.
+
+    All of its mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many updates.
+    """
+    mutation = replace(ours.mutation, ratio=2 * ours.mutation.ratio)
+    return replace(ours, incompatibility="novelty", demonstrations=0.2, mutation=mutation)

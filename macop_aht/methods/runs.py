@@ -5,31 +5,105 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import torch
 
-from macop_aht.config import changed, from_toml
-from macop_aht.learner import checkpoints
+from macop_aht.config import changed, from_mapping, parse
 from macop_aht.learner.device import choose_device
-from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.runs import open_folder
-from macop_aht.methods import macop
+from macop_aht.methods import (
+    clear,
+    continual,
+    ewc,
+    fcp,
+    finetune,
+    lipo,
+    macop,
+    origins,
+    presets,
+    random_head,
+    single_head,
+    trajedi,
+)
 from macop_aht.methods.journal import Journal, Status
-from macop_aht.methods.macop import MacopConfig, Outcome, Setup
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.origins import ego_of, groups_of
+from macop_aht.methods.phases import Outcome, Setup
 from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import hint
 
-Method = Literal["macop", "macop+"]
-METHODS: dict[str, dict[str, Any]] = {  # what each is
-    "macop": {"incompatibility": "cross-play"},
-    "macop+": {"incompatibility": "novelty"},
-}
-USUAL: dict[str, dict[str, Any]] = {
-    "macop+": {"demonstrations": 0.2}
-}  # what is usual with it, and can be set otherwise
+__all__ = [
+    "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "ego_of", "find", "groups_of", "preset",
+    "read_run", "setup_of", "train",
+]  # fmt: skip
+
+
+class Method(NamedTuple):
+    """A method: its settings and its algorithm box."""
+
+    about: str
+    config: type  # of its settings
+    beside: Callable[[MacopConfig, MacopConfig], Any]  # its settings that go with a preset of Macop's and the paper's
+    train: Callable[[Setup[Any], Journal], Outcome]
+    steps: Callable[[Any], int]  # of a run with these settings, at most
+    groups_from: tuple[str, ...] = ()  # the methods whose groups it learns with, where it makes none itself
+    fixed: Mapping[str, Any] = {}  # settings that make it what it is
+
+
+MACOPS, POPULATIONS = ("macop", "macop+"), ("fcp", "trajedi", "lipo")
+ANY = (*MACOPS, *POPULATIONS)
+METHODS = {
+    "macop": Method(
+        "groups that the ego cannot join, until there are none; a head for each that needs one",
+        MacopConfig, macop.plain, macop.train, macop.steps, fixed={"incompatibility": "cross-play"},
+    ),
+    "macop+": Method(
+        "the same with groups that are novel to the ego, and with their own episodes to learn from",
+        MacopConfig, macop.plus, macop.train, macop.steps, fixed={"incompatibility": "novelty"},
+    ),
+    "fcp": Method(
+        "independent groups, then an ego with all of them", fcp.FcpConfig, fcp.beside, fcp.train, fcp.steps
+    ),
+    "trajedi": Method(
+        "groups that act differently, then an ego with all of them",
+        trajedi.TrajediConfig, trajedi.beside, trajedi.train, fcp.steps,
+    ),
+    "lipo": Method(
+        "groups that get on badly with each other, then an ego with all of them",
+        lipo.LipoConfig, lipo.beside, lipo.train, fcp.steps,
+    ),
+    "finetune": Method(
+        "one head, with group after group",
+        finetune.FinetuneConfig, finetune.beside, finetune.train, continual.steps, groups_from=ANY,
+    ),
+    "single-head": Method(
+        "one head, with group after group, its backbone held near where it was",
+        single_head.SingleHeadConfig, single_head.beside, single_head.train, continual.steps, groups_from=ANY,
+    ),
+    "random-head": Method(
+        "Macop's ego, playing any of its heads",
+        random_head.RandomHeadConfig, random_head.beside, random_head.train, random_head.steps, groups_from=MACOPS,
+    ),
+    "ewc": Method(
+        "one head, with group after group, the weights held that mattered",
+        ewc.EwcConfig, ewc.beside, ewc.train, continual.steps, groups_from=ANY,
+    ),
+    "clear": Method(
+        "one head, with group after group, the earlier ones rehearsed",
+        clear.ClearConfig, clear.beside, clear.train, continual.steps, groups_from=ANY,
+    ),
+}  # fmt: skip
+
+
+def find(method: str) -> Method:
+    """The method of that name."""
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; {hint(method, list(METHODS))}")
+    return METHODS[method]
 
 
 @dataclass
@@ -37,7 +111,7 @@ class Finished:
     """A run that has come to its end."""
 
     run: MethodRun
-    setup: Setup
+    setup: Setup[Any]
     outcome: Outcome
     decisions: list[dict[str, Any]]
     minutes: float  # of all its parts; what a kill has cost is not in it
@@ -48,30 +122,29 @@ class MethodRun:
     """What a run of a method is: the same run gives the same weights."""
 
     scenario: str
-    method: Method = "macop"
+    method: str = "macop"
     seed: int = 0
     threads: int = 1
-    config: MacopConfig = field(default_factory=MacopConfig)
+    config: Any = field(default_factory=MacopConfig)  # of the method's kind
 
     def __post_init__(self) -> None:
-        if changed(self.config, METHODS[self.method]) != self.config:
+        method = find(self.method)
+        if type(self.config) is not method.config:
+            raise TypeError(f"{self.method} has a {method.config.__name__}, not a {type(self.config).__name__}")
+        if changed(self.config, method.fixed) != self.config:
             raise ValueError(
-                f"{self.method} is the method with {METHODS[self.method]}; choose the other --method, not the setting"
+                f"{self.method} is the method with {dict(method.fixed)}; choose the other --method, not the setting"
             )
 
 
-def configure(method: str, config: MacopConfig) -> MacopConfig:
-    """A preset as a method wants it."""
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}; allowed are {', '.join(METHODS)}")
-    if method == "macop+":  # all of its mutation's episodes are self-play, where half of Macop's are: as many updates
-        config = changed(config, {"mutation": {"ratio": 2 * config.mutation.ratio}})
-    return changed(config, METHODS[method] | USUAL.get(method, {}))
+def configure(method: str, ours: MacopConfig, papers: MacopConfig | None = None) -> Any:
+    """A method's settings beside Macop's; steps are scaled as Macop's are against the paper's, where these are given."""
+    return find(method).beside(ours, papers or ours)
 
 
-def steps_at_most(config: MacopConfig) -> int:
-    """Environment steps of a run that stops at its last iteration only."""
-    return config.max_iterations * (config.teammate_steps + config.population * config.ego_steps)
+def preset(method: str, name: str, scenario: str) -> Any:
+    """A method's settings by the name of a preset."""
+    return configure(method, presets.macop(name, scenario), presets.macop("paper", scenario))
 
 
 def read_run(folder: Path) -> MethodRun:
@@ -79,29 +152,20 @@ def read_run(folder: Path) -> MethodRun:
     stored = folder / "run.toml"
     if not stored.exists():
         raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it")
-    return from_toml(MethodRun, stored.read_text())
+    values = parse(stored.read_text(encoding="utf-8"))
+    return from_mapping(MethodRun, values, kinds={"config": find(values.get("method", "macop")).config})
 
 
-def setup_of(run: MethodRun, device: str = "auto") -> Setup:
+def setup_of(run: MethodRun, device: str = "auto") -> Setup[Any]:
     """What the phases of a run are given."""
     return Setup(build(run.scenario), run.config, run.seed, choose_device(device))
 
 
-def groups_of(folder: Path, setup: Setup) -> dict[str, Stack]:
-    """Every group that a run has generated and kept so far, by name."""
-    found: dict[str, Stack] = {}
-    for path in sorted((folder / "phases").glob("population-*.npz")):
-        population = macop.Population.load(setup, *checkpoints.read(path))
-        found |= {name: Stack.gather([(population.teams.net, k)]) for k, name in enumerate(population.names)}
-    return found
-
-
-def ego_of(folder: Path, setup: Setup) -> Ego:
-    """The ego of a finished run."""
-    if not (folder / "summary.json").exists():
-        raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
-    phases = sorted((folder / "phases").glob("ego-*.npz"))
-    return macop.Learned.load(setup, *checkpoints.read(phases[-1])).ego
+def check_groups(run: MethodRun, folder: Path) -> None:
+    """Raise where a method lacks the groups that it learns with; once it has them, they are in its own folder."""
+    method = find(run.method)
+    if method.groups_from and not (folder / "phases" / "groups.npz").exists():
+        origins.check(run.config.groups, run.scenario, method.groups_from)
 
 
 def train(
@@ -114,6 +178,7 @@ def train(
 ) -> Finished:
     """Train, or go on training, to the end."""
     setup = setup_of(run, device)
+    check_groups(run, folder)
     open_folder(folder, run, resume)
     torch.set_num_threads(run.threads)
     say(f"device {setup.device}, {run.threads} thread{'s' if run.threads > 1 else ''}")
@@ -121,7 +186,7 @@ def train(
     setup = setup._replace(watch=journal.watch)
     began = time.perf_counter()
     try:
-        outcome = macop.train(setup, journal)
+        outcome = find(run.method).train(setup, journal)
     finally:
         journal.close()
         minutes = _add_time(folder / "minutes.json", (time.perf_counter() - began) / 60)

@@ -1,0 +1,84 @@
+"""An ego of one head that learns with group after group: what finetuning, a single head, EWC and CLEAR have in common.
+
+They differ in their lesson: what is added to L_com so that earlier groups are not forgotten, and what is remembered for it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from macop_aht.learner.networks import Stack
+from macop_aht.learner.training import Training
+from macop_aht.methods import phases
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.origins import Groups, borrow, lessons
+from macop_aht.methods.phases import EgoConfig, Learned, Losses, Outcome, Setup, cross_returns, fresh_ego, whole
+
+
+class Sequential(Protocol):
+    """What is set in every such method."""
+
+    @property
+    def test_episodes(self) -> int: ...
+    @property
+    def groups(self) -> str: ...
+    @property
+    def ego(self) -> EgoConfig: ...
+
+
+class Lesson(NamedTuple):
+    """One group, the network that learns to join it, and what its method remembers of the groups before, in arrays."""
+
+    phase: str
+    net: Stack
+    group: Stack
+    memory: dict[str, Any]
+    seed: int
+
+
+Teach = Callable[[Setup[Any], Lesson], dict[str, Any]]  # trains the network; gives the memory for the groups to come
+
+
+def train(setup: Setup[Sequential], journal: Journal, teach: Teach) -> Outcome:
+    """All groups of another run, in the order in which its ego has met them."""
+    groups = journal.phase("groups", Groups, borrow, setup)
+    learned = Learned(fresh_ego(setup, 1, setup.seed))
+    for k, name in enumerate(groups.order, start=1):
+        learned = journal.phase(f"ego-{k:03d}", Learned, _learn, setup, k, name, learned, groups, teach)
+    return Outcome(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
+
+
+def _learn(setup: Setup[Sequential], k: int, name: str, before: Learned, groups: Groups, teach: Teach) -> Learned:
+    """The k-th group of the sequence; then a test with every group, whether met or not."""
+    ego, phase = copy.deepcopy(before.ego), f"group {k} of {len(groups.order)}: ego with {name}"
+    memory = teach(setup, Lesson(phase, whole(ego), groups[name], before.memory, setup.phase_seed(k)))
+    returns = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 1))[0].tolist()
+    return Learned(ego, {"group": name, "returns": returns, "heads": 1}, memory)
+
+
+def join(setup: Setup[Sequential], lesson: Lesson, losses: Losses | None = None) -> Training:
+    """L_com with the lesson's group, and what is added to it."""
+    ego = setup.config.ego
+    return phases.join(
+        setup, lesson.phase, lesson.net, lesson.group, ego.training, ego.steps, lesson.seed, losses, ego.self_play
+    )
+
+
+def steps(config: Sequential) -> int:
+    """Environment steps of a run; of a single group where the run that the groups are from is not there any more."""
+    folder = Path(config.groups)
+    return config.ego.steps * (len(lessons(folder)) if folder.exists() else 1)
+
+
+def usual_ego() -> EgoConfig:
+    """As Macop's ego learns with a group, by the paper's numbers."""
+    return EgoConfig(steps=125_000, self_play=1.0)
+
+
+def ego_beside(ours: MacopConfig) -> EgoConfig:
+    """As Macop's ego learns with a group."""
+    return EgoConfig(ours.ego_steps, ours.ego_self_play, ours.ego)

@@ -1,0 +1,41 @@
+"""Finetune: one head, tuned to group after group, with nothing against forgetting. The groups are a Macop run's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from macop_aht.config import at_least, setting
+from macop_aht.methods import continual
+from macop_aht.methods.continual import Lesson
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import EgoConfig, Outcome, Setup
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """Whose groups, and how the ego learns with each."""
+
+    groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, Macop's")
+    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    ego: EgoConfig = field(default_factory=continual.usual_ego)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes")
+
+
+def train(setup: Setup[FinetuneConfig], journal: Journal) -> Outcome:
+    """One group after the other."""
+    return continual.train(setup, journal, teach)
+
+
+def teach(setup: Setup[FinetuneConfig], lesson: Lesson) -> dict[str, Any]:
+    """L_com alone; nothing is remembered."""
+    continual.join(setup, lesson)
+    return {}
+
+
+def beside(ours: MacopConfig, papers: MacopConfig) -> FinetuneConfig:
+    """The settings that go with Macop's."""
+    return FinetuneConfig(test_episodes=ours.test_episodes, ego=continual.ego_beside(ours))

@@ -1,0 +1,94 @@
+"""LIPO: a population whose members are trained to get on badly with each other, L_sp + alpha_cross L_cross; the rest is FCP's.
+
+J_LIPO = -sum of J(<i, j>) over pairs: for each of the two, the TD loss on their episodes with the team's reward negated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from macop_aht.config import ConfigError, at_least, setting
+from macop_aht.learner.networks import Stack
+from macop_aht.learner.replay import Replay
+from macop_aht.learner.rollout import Collector, Seating
+from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.training import Source, TrainingConfig
+from macop_aht.learner.update import Term
+from macop_aht.methods import terms
+from macop_aht.methods.fcp import stages_beside, two_stages
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, shares, train_teams
+
+
+@dataclass(frozen=True)
+class LipoConfig:
+    """FCP's, and the weight of cross-play."""
+
+    alpha_cross: float = setting(0.1, "weight of bad cross-play in the teammates' loss; not tuned yet")
+    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    teammates: TeammatesConfig = field(default_factory=TeammatesConfig)
+    ego: EgoConfig = field(default_factory=EgoConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes")
+        at_least(self, 0, "alpha_cross")
+        if self.teammates.population < 2:
+            raise ConfigError(
+                f"population is {self.teammates.population}; LIPO needs at least 2 groups, that play with each other"
+            )
+
+
+def train(setup: Setup[LipoConfig], journal: Journal) -> Outcome:
+    """Groups that do not get on with each other; then the ego with all of them."""
+    return two_stages(setup, journal, incompatible_teams)
+
+
+def incompatible_teams(setup: Setup[LipoConfig]) -> Teams:
+    """L_sp + alpha_cross L_cross. Half of the episodes are cross-play, in half of these a member has the ego's seats."""
+    config, seed, world = setup.config.teammates, setup.phase_seed(0), setup.world
+    training = config.training
+    teams = Teams.fresh(setup, config.population, training, seed)
+    sources = [self_play_source(world, teams.net, training, seed, setup.device)]
+    losses: dict[str, tuple[float, Term]] = {}
+    seats = {"ego": range(world.controllable), "mate": range(world.controllable, world.n_agents)}
+    for k, (name, own) in enumerate(seats.items(), start=3):
+        sources.append(with_each_other(setup, teams.net, training, seed + k, own))
+        negated = terms.td_on(sources[-1].collector.replay, training.batch, [seed, k], "cross", sign=-1.0)
+        losses[f"cross_as_{name}"] = (setup.config.alpha_cross / 2, negated)
+    train_teams(setup, "population", teams, sources, training, config.steps, seed, losses)
+    return teams
+
+
+def with_each_other(
+    setup: Setup[LipoConfig], net: Stack, training: TrainingConfig, seed: int, seats: Sequence[int]
+) -> Source:
+    """Every member in those seats, where it explores, with every other in the rest; a batch has as much of each partner."""
+    world, others = setup.world, net.population - 1
+    envs, capacity = shares(training, others)
+    owner, partner, ring = pairing(net.population, envs)
+    replay = Replay(world, net.population, capacity, training.mixer == "qmix", seats, rings=others)
+    pairs = np.stack([owner, partner] if 0 in seats else [partner, owner], axis=1)
+    seating = Seating.cross_play(net, net, pairs, 1, world.controllable)
+    return Source(Collector(world, seating, owner, replay, seed, setup.device, ring), share=0.5, explorers=seats)
+
+
+def pairing(population: int, each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every member with every other in `each` environments: owners, their partners, and the ring of that pair, (B,) each."""
+    others = population - 1
+    environment = np.arange(population * others * each)
+    owner, place = environment // (others * each), environment % others
+    return owner, (owner + 1 + place) % population, owner * others + place
+
+
+def beside(ours: MacopConfig, papers: MacopConfig) -> LipoConfig:
+    """The settings that go with Macop's; `papers` has the paper's steps.
+
+    Half of the episodes are self-play, where all of FCP's are: half the ratio makes as many updates of as many steps.
+    """
+    teammates, ego = stages_beside(ours, papers)
+    often = replace(teammates.training, ratio=teammates.training.ratio / 2)
+    return LipoConfig(test_episodes=ours.test_episodes, teammates=replace(teammates, training=often), ego=ego)

@@ -1,0 +1,108 @@
+"""What a finished run holds for others: its groups, the order in which its ego has met them, its ego."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from macop_aht.learner import checkpoints
+from macop_aht.learner.networks import Ego, Shape, Stack, set_weights, weights
+from macop_aht.methods.phases import Learned, Settings, Setup, self_play_returns
+
+
+class Borrower(Protocol):
+    """What is set in every method that learns with the groups of another run."""
+
+    @property
+    def test_episodes(self) -> int: ...
+    @property
+    def groups(self) -> str: ...
+
+
+def check(folder: str, scenario: str, allowed: Sequence[str]) -> None:
+    """Raise where that is no finished run of this scenario by one of the methods `allowed`."""
+    wanted = f"a finished run of {scenario} by {', '.join(allowed)}"
+    if not folder:
+        raise ValueError(f"this method learns with the groups of another run; name one with --groups RUN, {wanted}")
+    stored = Path(folder) / "run.toml"
+    if not stored.exists():
+        raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it; --groups takes {wanted}")
+    found = tomllib.loads(stored.read_text(encoding="utf-8"))
+    method = found.get("method", "selfplay")
+    if found["scenario"] != scenario or method not in allowed:
+        raise ValueError(f"the run in {folder} is of {found['scenario']} by {method}; --groups takes {wanted}")
+    require_end(Path(folder))
+
+
+def require_end(folder: Path) -> None:
+    """Raise where a run has not come to its end."""
+    if not (folder / "summary.json").exists():
+        raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
+
+
+def groups_of(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
+    """Every group that a run has generated and kept so far, by name."""
+    found: dict[str, Stack] = {}
+    for path in sorted((folder / "phases").glob("population-*.npz")):
+        arrays, note = checkpoints.read(path)
+        net = _stack(setup, arrays["net"], len(note["names"]))
+        found |= {name: Stack.gather([(net, k)]) for k, name in enumerate(note["names"])}
+    return found
+
+
+def ego_of(folder: Path, setup: Setup[Settings]) -> Ego:
+    """The ego of a finished run."""
+    require_end(folder)
+    phases = sorted((folder / "phases").glob("ego-*.npz"))
+    return Learned.load(setup, *checkpoints.read(phases[-1])).ego
+
+
+def lessons(folder: Path) -> list[str]:
+    """The groups in the order in which a run's ego has learnt with them; where it met all at once, as they are numbered."""
+    lines = (folder / "decisions.jsonl").read_text(encoding="utf-8").splitlines()
+    decisions = [json.loads(line) for line in lines]
+    return [decision["group"] for decision in decisions if "group" in decision] or decisions[0]["groups"]
+
+
+@dataclass
+class Groups:
+    """Groups of another run, kept in this one, and the order in which they are to be learnt, some perhaps more than once."""
+
+    net: Stack
+    names: list[str]
+    order: list[str]
+    decision: dict[str, Any]
+
+    def arrays(self) -> dict[str, Any]:
+        return {"net": weights(self.net)}
+
+    def note(self) -> dict[str, Any]:
+        return {"names": self.names, "order": self.order, "decision": self.decision}
+
+    @staticmethod
+    def load(setup: Setup[Settings], arrays: dict[str, Any], note: dict[str, Any]) -> Groups:
+        net = _stack(setup, arrays["net"], len(note["names"]))
+        return Groups(net, note["names"], note["order"], note["decision"])
+
+    def __getitem__(self, name: str) -> Stack:
+        return Stack.gather([(self.net, self.names.index(name))])
+
+
+def borrow(setup: Setup[Borrower]) -> Groups:
+    """The groups of the run that the settings name."""
+    folder = Path(setup.config.groups)
+    found = groups_of(folder, setup)
+    names, net = list(found), Stack.gather([(group, 0) for group in found.values()])
+    order = lessons(folder)
+    returns = self_play_returns(setup, net, setup.phase_seed(0, 1))
+    return Groups(net, names, order, {"groups": names, "order": order, "self_play": returns})
+
+
+def _stack(setup: Setup[Settings], arrays: dict[str, Any], count: int) -> Stack:
+    net = Stack(Shape.of(setup.world), count).to(setup.device)
+    set_weights(net, arrays)
+    return net

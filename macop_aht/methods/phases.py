@@ -1,0 +1,311 @@
+"""What the methods' boxes are made of: teams that train, an ego that learns to join groups, returns that decide.
+
+A phase is given a `Setup` and what came out of the phases before, and gives something that a journal can keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from macop_aht.config import at_least, setting
+from macop_aht.learner.mixers import MixerName, Qmix, Vdn, make_mixer
+from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
+from macop_aht.learner.replay import Replay
+from macop_aht.learner.rollout import Collector, Seating, greedy_returns
+from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
+from macop_aht.learner.update import Learner, Term
+from macop_aht.methods import terms
+from macop_aht.scenarios.spec import World
+
+Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
+Losses = Mapping[str, tuple[float, Term]]  # what is added to the TD loss, by name: weight and term
+
+
+class Settings(Protocol):
+    """What every method's configuration has."""
+
+    @property
+    def test_episodes(self) -> int: ...
+
+
+Config = TypeVar("Config", bound=Settings, covariant=True)
+
+
+class Setup(NamedTuple, Generic[Config]):
+    """What every phase is given."""
+
+    world: World
+    config: Config
+    seed: int
+    device: torch.device
+    watch: Watch | None = None
+
+    def phase_seed(self, *path: int) -> int:
+        """A seed of its own for every phase, so that a phase can be repeated alone."""
+        return int(np.random.SeedSequence([self.seed, *path]).generate_state(1)[0])
+
+
+def mixer(setup: Setup[Settings], name: MixerName, population: int, seed: int) -> Vdn | Qmix:
+    """A fresh mixer for so many networks."""
+    world, generator = setup.world, torch.Generator().manual_seed(seed)
+    return make_mixer(name, population, world.n_agents, world.state_dim, generator).to(setup.device)
+
+
+def _mixer_name(has_weights: bool) -> MixerName:
+    return "qmix" if has_weights else "vdn"
+
+
+def run(setup: Setup[Settings], phase: str, training: Training) -> Training:
+    """To the end, watched."""
+    while not training.done:
+        training.step()
+        if setup.watch:
+            setup.watch(phase, training.progress, training.steps)
+    training.learner.settle()
+    return training
+
+
+# --- Settings that methods share
+
+
+@dataclass(frozen=True)
+class TeammatesConfig:
+    """A population that is trained once."""
+
+    population: int = setting(6, "groups")
+    steps: int = setting(1_000_000, "steps of training the population, all groups together")
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "population", "steps")
+
+
+@dataclass(frozen=True)
+class EgoConfig:
+    """An ego of one head."""
+
+    steps: int = setting(1_000_000, "steps of training the ego: with all groups at once, or with each of a sequence")
+    self_play: float = setting(0.0, "weight of the ego's self-play in its loss (deviation 9); 0: none is played")
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "steps")
+        at_least(self, 0, "self_play")
+
+
+def shares(training: TrainingConfig, rings: int) -> tuple[int, int]:
+    """Environments and capacity of each of so many rings that a member's episodes go to: room for its part of a batch."""
+    envs, batch = ceil(training.envs / rings), ceil(training.batch / rings)
+    return envs, max(training.capacity // rings, envs + batch)
+
+
+# --- Groups
+
+
+class Teams(NamedTuple):
+    """Groups, and what mixes their agents' values: both are needed to train on."""
+
+    net: Stack
+    mixer: Vdn | Qmix
+
+    @staticmethod
+    def fresh(setup: Setup[Settings], population: int, training: TrainingConfig, seed: int) -> Teams:
+        """Groups that know nothing yet."""
+        net = Stack(Shape.of(setup.world), population, torch.Generator().manual_seed(seed)).to(setup.device)
+        return Teams(net, mixer(setup, training.mixer, population, seed + 1))
+
+    @staticmethod
+    def gather(setup: Setup[Settings], members: Sequence[tuple[Teams, int]]) -> Teams:
+        """Copies of members of others."""
+        mixing = mixer(setup, _mixer_name(isinstance(members[0][0].mixer, Qmix)), len(members), seed=0)
+        for place, (source, p) in enumerate(members):
+            set_member(mixing, place, member(source.mixer, p))
+        return Teams(Stack.gather([(source.net, p) for source, p in members]), mixing)
+
+
+def train_teams(
+    setup: Setup[Settings],
+    phase: str,
+    teams: Teams,
+    sources: Sequence[Source],
+    training: TrainingConfig,
+    steps: int,
+    seed: int,
+    losses: Losses,
+) -> None:
+    """L_sp, the TD loss on the first source, and what a method adds to it."""
+    cross = mixer(setup, training.mixer, teams.net.population, seed + 2)
+    learner = Learner(teams.net, teams.mixer, training.update, cross)
+    run(setup, phase, Training(training, learner, sources, steps, seed, losses))
+
+
+@dataclass
+class Population:
+    """Groups, what they are called (iteration/number of their making), and how they came about."""
+
+    teams: Teams
+    names: list[str]
+    decision: dict[str, Any]
+
+    def arrays(self) -> dict[str, Any]:
+        return {"net": weights(self.teams.net), "mixer": weights(self.teams.mixer)}
+
+    def note(self) -> dict[str, Any]:
+        return {"names": self.names, "decision": self.decision}
+
+    @staticmethod
+    def load(setup: Setup[Settings], arrays: dict[str, Any], note: dict[str, Any]) -> Population:
+        count, name = len(note["names"]), _mixer_name("mixer" in arrays)
+        teams = Teams(Stack(Shape.of(setup.world), count).to(setup.device), mixer(setup, name, count, seed=0))
+        set_weights(teams.net, arrays["net"])
+        set_weights(teams.mixer, arrays.get("mixer", {}))
+        return Population(teams, note["names"], note["decision"])
+
+
+# --- The ego
+
+
+def join(
+    setup: Setup[Settings],
+    phase: str,
+    net: Stack,
+    groups: Stack,
+    training: TrainingConfig,
+    steps: int,
+    seed: int,
+    losses: Losses | None = None,
+    self_play: float = 0.0,
+    demonstrations: float = 0.0,
+) -> Training:
+    """Train a network of one member in the ego's seats with groups: L_com, and what a method adds to it.
+
+    Every group has as many environments and as many episodes of a batch as every other. `self_play` is the weight of the
+    network's own self-play (deviation 9), `demonstrations` the share of the groups' self-play in the replay.
+    """
+    world, own, many = setup.world, range(setup.world.controllable), groups.population
+    each, capacity = shares(training, many)
+    group, ego = np.repeat(np.arange(many), each), np.zeros(many * each, dtype=np.int64)
+    replay = Replay(world, 1, capacity, training.mixer == "qmix", own, rings=many)
+    pairs = np.stack([np.zeros(many, dtype=np.int64), np.arange(many)], axis=1)
+    together = Seating.cross_play(net, groups, pairs, each, world.controllable)
+    sources = [Source(Collector(world, together, ego, replay, seed, setup.device, ring=group), explorers=own)]
+    added: dict[str, tuple[float, Term]] = {}
+    if self_play:
+        sources.append(self_play_source(world, net, training, seed + 1, setup.device))
+        with_itself = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "self")
+        added["self_play"] = (self_play, with_itself)
+    if demonstrations:
+        demonstrator = Collector(world, Seating.teams(groups, group), ego, replay, seed + 2, setup.device, ring=group)
+        sources.append(Source(demonstrator, demonstrations / (1 - demonstrations), explorers=()))
+    added |= losses or {}
+    mixers = [mixer(setup, training.mixer, 1, seed + k) for k in (1, 2)]
+    learner = Learner(net, mixers[0], training.update, cross=mixers[1])
+    return run(setup, phase, Training(training, learner, sources, steps, seed, added, play="cross"))
+
+
+def fresh_ego(setup: Setup[Settings], heads: int, seed: int) -> Ego:
+    """An ego that knows nothing yet."""
+    return Ego(Shape.of(setup.world), heads, torch.Generator().manual_seed(seed)).to(setup.device)
+
+
+def whole(ego: Ego) -> Stack:
+    """An ego of one head as a network to train; they share their parts."""
+    return Stack.of(ego.shape, ego.backbone, ego.heads)
+
+
+def numbered(parameters: Iterable[Tensor]) -> dict[str, np.ndarray]:
+    """Copies of parameters by their place, for a file."""
+    return {str(k): part.detach().cpu().numpy().copy() for k, part in enumerate(parameters)}
+
+
+def tensors(setup: Setup[Settings], arrays: Mapping[str, np.ndarray]) -> list[Tensor]:
+    """The inverse of `numbered`."""
+    return [torch.from_numpy(arrays[str(k)]).to(setup.device) for k in range(len(arrays))]
+
+
+def with_snapshot(memory: Mapping[str, Any], backbone: nn.Module) -> dict[str, Any]:
+    """The memory of an ego, and its backbone as it is now behind the earlier ones in it."""
+    before = memory.get("snapshots", {})
+    return {**memory, "snapshots": {**before, str(len(before)): numbered(backbone.parameters())}}
+
+
+def snapshots_of(setup: Setup[Settings], memory: Mapping[str, Any]) -> list[list[Tensor]]:
+    """The earlier backbones in a memory, the oldest first."""
+    before = memory.get("snapshots", {})
+    return [tensors(setup, before[str(k)]) for k in range(len(before))]
+
+
+@dataclass
+class Learned:
+    """The ego after learning, what its method remembers of the groups before, in arrays, and what was decided."""
+
+    ego: Ego
+    decision: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, Any]:
+        return {"ego": weights(self.ego), **self.memory}
+
+    def note(self) -> dict[str, Any]:
+        return {"heads": self.ego.n_heads, "decision": self.decision}
+
+    @staticmethod
+    def load(setup: Setup[Settings], arrays: dict[str, Any], note: dict[str, Any]) -> Learned:
+        ego = Ego(Shape.of(setup.world), note["heads"]).to(setup.device)
+        set_weights(ego, arrays["ego"])
+        memory = {name: kept for name, kept in arrays.items() if name != "ego"}
+        return Learned(ego, note["decision"], memory)
+
+
+@dataclass
+class Outcome:
+    """What a run ends with."""
+
+    ego: Ego
+    names: list[str]  # of all groups that were ever in a population
+    groups: Stack
+    joined: list[str]  # of those that the ego has learnt with; not the newest, where no more had to be learnt
+    head: Literal["best", "random"] = "best"  # which of its heads the ego plays with a group
+
+
+# --- What figures are measured by
+
+
+def self_play_returns(setup: Setup[Settings], net: Stack, seed: int) -> list[float]:
+    """The greedy return of every member with itself, all in the same worlds."""
+    episodes = setup.config.test_episodes
+    seating = Seating.self_play(net, episodes)
+    returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)
+    return returns.reshape(net.population, episodes).mean(axis=1).tolist()
+
+
+def cross_returns(setup: Setup[Settings], egos: Ego | Stack, groups: Stack, seed: int) -> np.ndarray:
+    """The greedy return of every head of an ego, or every member of a stack, in the ego's seats with every group: (K,P).
+
+    All play in the same worlds, so that what is compared differs by who plays.
+    """
+    episodes, members = setup.config.test_episodes, egos.heads.population
+    pairs = np.array([(ego, group) for ego in range(members) for group in range(groups.population)])
+    seating = Seating.cross_play(egos, groups, pairs, episodes, setup.world.controllable)
+    returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)
+    return returns.reshape(members, groups.population, episodes).mean(axis=2)
+
+
+def best_response(setup: Setup[Settings], group: Stack, training: TrainingConfig, steps: int, seed: int) -> float:
+    """What a fresh ego gets with a group after learning with it alone.
+
+    Whatever the method: without demonstrations, and without self-play of its own.
+    """
+    ego = fresh_ego(setup, 0, seed)
+    head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed + 1)).to(setup.device)
+    join(setup, "best response", Stack.of(ego.shape, ego.backbone, head), group, training, steps, seed + 1)
+    ego.add_head(head)
+    return float(cross_returns(setup, ego, group, seed + 2)[0, 0])

@@ -1,0 +1,47 @@
+"""Random Head: Macop's ego, which plays any of its heads instead of the one that does best. Nothing is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from macop_aht.config import at_least, setting
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.origins import Groups, borrow, ego_of
+from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns
+
+
+@dataclass(frozen=True)
+class RandomHeadConfig:
+    """Whose ego and groups."""
+
+    groups: str = setting("", "folder of the finished run of Macop whose ego and groups it takes")
+    test_episodes: int = setting(32, "greedy episodes behind every figure")
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes")
+
+
+def train(setup: Setup[RandomHeadConfig], journal: Journal) -> Outcome:
+    """Macop's ego as it is."""
+    groups = journal.phase("groups", Groups, borrow, setup)
+    taken = journal.phase("ego-001", Learned, take, setup, groups)
+    return Outcome(taken.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)), head="random")
+
+
+def take(setup: Setup[RandomHeadConfig], groups: Groups) -> Learned:
+    """The ego of the run that the groups are from; a random head is worth the mean of all."""
+    ego = ego_of(Path(setup.config.groups), setup)
+    returns = cross_returns(setup, ego, groups.net, setup.phase_seed(1, 1)).mean(axis=0).tolist()
+    return Learned(ego, {"returns": returns, "heads": ego.n_heads})
+
+
+def steps(config: RandomHeadConfig) -> int:
+    """Environment steps of a run: none."""
+    return 0
+
+
+def beside(ours: MacopConfig, papers: MacopConfig) -> RandomHeadConfig:
+    """The settings that go with Macop's."""
+    return RandomHeadConfig(test_episodes=ours.test_episodes)

@@ -1,0 +1,56 @@
+"""Single Head: Macop's regulariser on the backbone, without its heads. The groups are a Macop run's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from macop_aht.config import at_least, setting
+from macop_aht.methods import continual, terms
+from macop_aht.methods.continual import Lesson
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import EgoConfig, Outcome, Setup, snapshots_of, with_snapshot
+
+
+@dataclass(frozen=True)
+class SingleHeadConfig:
+    """Finetune's, and Macop's regulariser."""
+
+    groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, Macop's")
+    alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
+    regulariser_norm: terms.Norm = setting(
+        "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
+    )
+    regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
+    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    ego: EgoConfig = field(default_factory=continual.usual_ego)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes")
+        at_least(self, 0, "alpha_reg")
+
+
+def train(setup: Setup[SingleHeadConfig], journal: Journal) -> Outcome:
+    """One group after the other."""
+    return continual.train(setup, journal, teach)
+
+
+def teach(setup: Setup[SingleHeadConfig], lesson: Lesson) -> dict[str, Any]:
+    """L_com + alpha_reg L_reg (Eq. 8); the backbone is remembered as it is after every group."""
+    config, snapshots = setup.config, snapshots_of(setup, lesson.memory)
+    kept = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
+    near = {"regulariser": (config.alpha_reg, terms.regulariser(kept, config.regulariser_norm))} if kept else {}
+    continual.join(setup, lesson, near)
+    return with_snapshot(lesson.memory, lesson.net.backbone)
+
+
+def beside(ours: MacopConfig, papers: MacopConfig) -> SingleHeadConfig:
+    """The settings that go with Macop's."""
+    return SingleHeadConfig(
+        alpha_reg=ours.alpha_reg,
+        regulariser_norm=ours.regulariser_norm,
+        regulariser_snapshots=ours.regulariser_snapshots,
+        test_episodes=ours.test_episodes,
+        ego=continual.ego_beside(ours),
+    )

@@ -1,0 +1,48 @@
+"""TrajeDi: a population that is trained to act differently, L_sp + alpha_div L_div; the rest is FCP's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from macop_aht.config import at_least, setting
+from macop_aht.learner.selfplay import self_play_source
+from macop_aht.methods import terms
+from macop_aht.methods.fcp import stages_beside, two_stages
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, train_teams
+
+
+@dataclass(frozen=True)
+class TrajediConfig:
+    """FCP's, and the diversity term of Macop's first population."""
+
+    alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
+    diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
+    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    teammates: TeammatesConfig = field(default_factory=TeammatesConfig)
+    ego: EgoConfig = field(default_factory=EgoConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes", "diversity_every")
+        at_least(self, 0, "alpha_div")
+
+
+def train(setup: Setup[TrajediConfig], journal: Journal) -> Outcome:
+    """Groups that differ in what they do; then the ego with all of them."""
+    return two_stages(setup, journal, diverse_teams)
+
+
+def diverse_teams(setup: Setup[TrajediConfig]) -> Teams:
+    """L_sp + alpha_div L_div."""
+    config, seed = setup.config.teammates, setup.phase_seed(0)
+    teams = Teams.fresh(setup, config.population, config.training, seed)
+    alone = self_play_source(setup.world, teams.net, config.training, seed, setup.device)
+    losses = {"diversity": (setup.config.alpha_div, terms.diversity(setup.config.diversity_every))}
+    train_teams(setup, "population", teams, [alone], config.training, config.steps, seed, losses)
+    return teams
+
+
+def beside(ours: MacopConfig, papers: MacopConfig) -> TrajediConfig:
+    """The settings that go with Macop's; `papers` has the paper's steps."""
+    return TrajediConfig(ours.alpha_div, ours.diversity_every, ours.test_episodes, *stages_beside(ours, papers))
