@@ -193,7 +193,7 @@ def test_a_state_in_json_goes_on_elsewhere(bundle):
     assert go(there, 17, 40) == rest
     with pytest.raises(ValueError, match="this agent needs"):
         EgoAgent.load(bundle, teams=2).restore(json.loads(saved))
-    for change, message in (({"head": [7]}, "plays the heads"), ({"draws": None}, None)):
+    for change, message in (({"head": [7]}, "heads to play are"), ({"draws": None}, None)):
         before = there.state
         with pytest.raises((ValueError, TypeError), match=message):
             there.restore({**json.loads(saved), **change})
@@ -298,7 +298,7 @@ def test_export_from_a_run(tmp_path, capsys):
     run, out = tmp_path / "run", tmp_path / "bundle"
     small = ["--teammate-steps", "400", "--ego-steps", "200", "--max-iterations", "1", "--min-iterations", "1"]
     assert main(["train", "LBF4", "--preset", "demo", "--threads", "1", "--out", str(run), *small]) == 0
-    assert main(["export", str(run), "--out", str(out)]) == 0
+    assert main(["export", str(run), "--out", str(out), "--episodes", "600", "--test-episodes", "4"]) == 0
     assert EgoAgent.load(out).act(np.zeros(12), np.ones(5)).shape == ()
     assert "population = 4" in (out / "run.toml").read_text()
     assert main(["export", str(run), "--out", str(out)]) == 2

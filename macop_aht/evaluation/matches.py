@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
+from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -64,6 +65,11 @@ class _Seats:
         self._draws = np.zeros((len(environments), len(agents) * policy.draws))
         self._memory = fresh_memory(np.tile(agents, len(environments)), policy.memory_size)
 
+    def begin(self, over: np.ndarray) -> None:
+        """A new episode in these environments, (B,) bool: what was remembered there is forgotten."""
+        rows = np.repeat(over[self.environments], len(self.agents))
+        self._memory[rows] = fresh_memory(np.tile(self.agents, rows.sum() // len(self.agents)), self.policy.memory_size)
+
     def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
         """Where the episode is still running, (B,) bool."""
         playing = running[self.environments]
@@ -105,6 +111,48 @@ def _play_batch(
             deeds[b] = world.deed(batch.state, b)
         running &= ~over
     return returns, lengths, deeds
+
+
+def sessions(
+    world: World,
+    agent: EgoAgent,
+    mates: Sequence[Policy],
+    who: np.ndarray,
+    episodes: int,
+    seeds: Sequence[int],
+    watch: Callable[[EgoAgent, Batch], None] | None = None,
+) -> np.ndarray:
+    """Team s plays episode after episode with mate `who[s]`, and the agent's selector learns on the way: returns (S,episodes).
+
+    `watch` is called at every step, when our agents have decided and nobody has acted.
+    """
+    size, own = len(who), world.controllable
+    batch = Batch(world, size)
+    batch.seed(seeds)
+    batch.reset()
+    keys, theirs = streams.keys(seeds, streams.TEAMMATE), np.arange(own, world.n_agents)
+    seats = [_Seats(mates[t], np.flatnonzero(who == t), theirs, keys) for t in np.unique(who)]
+    action, everywhere = np.zeros((size, world.n_agents), dtype=np.int64), np.ones(size, dtype=np.bool_)
+    returns, done = np.zeros((size, episodes)), np.zeros(size, dtype=np.int64)
+    agent.episode_begin()
+    while (done < episodes).any():
+        action[:, :own] = agent.act(batch.obs[:, :own], batch.mask[:, :own])
+        for seat in seats:
+            seat.act(batch, action, everywhere)
+        if watch:
+            watch(agent, batch)
+        batch.step(action)
+        over = batch.terminated | batch.truncated
+        if over.any():
+            counted = over & (done < episodes)  # whoever is ready before the others plays on, and it does not count
+            returns[counted, done[counted]] = batch.score[counted]
+            done += over
+            agent.episode_end(batch.score[over], over)
+            agent.episode_begin(over)
+            batch.reset(over)
+            for seat in seats:
+                seat.begin(over)
+    return returns
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
