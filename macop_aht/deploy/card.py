@@ -59,7 +59,7 @@ def _seeds(seed: int, purpose: int, who: np.ndarray) -> list[int]:
 
 
 def calibration(sure: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """How far the belief in the likeliest group, (N,), is from how often it is right, (N,) bool: the expected error, and by bin."""
+    """How far the belief in the likeliest group, (N,), is from how often it is right, (N,) bool: on average, and by bin."""
     place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     believed, found = (np.bincount(place, weights=values, minlength=BINS) for values in (sure, right))
@@ -86,8 +86,8 @@ def card(manifest: Mapping[str, Any], config: Any) -> str:
         "",
         "## With the groups of its own run",
         "",
-        f"Mean return of {figures['episodes']} greedy episodes with each group; meta-test after {figures['meta_episodes']} episodes "
-        f"of choosing, zero-shot without any, in the first episode and in the {SESSION - 1} that follow.",
+        f"Mean return of {figures['episodes']} greedy episodes with each group; meta-test after {figures['meta_episodes']} "
+        f"episodes of choosing, zero-shot without any, in the first episode and in the {SESSION - 1} that follow.",
         "",
         "| group | best head | zero-shot, first | zero-shot, later | meta-test |",
         "|---|---|---|---|---|",
@@ -109,8 +109,8 @@ def card(manifest: Mapping[str, Any], config: Any) -> str:
         "",
         "## Belief",
         "",
-        f"In {100 * calibrated['right']:.0f}% of all steps the likeliest group was the one that played; groups that act alike count "
-        f"as mistaken for each other. Expected calibration error {calibrated['error']:.3f}.",
+        f"In {100 * calibrated['right']:.0f}% of all steps the likeliest group was the one that played; groups that act alike "
+        f"count as mistaken for each other. Expected calibration error {calibrated['error']:.3f}.",
         "",
         "| believed | right | steps |",
         "|---|---|---|",
