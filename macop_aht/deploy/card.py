@@ -19,17 +19,17 @@ BINS = 10  # of belief, in which it is compared with how often it was right
 
 
 def measure(
-    folder: Path, world: World, groups: Sequence[Policy], returns: np.ndarray, episodes: int, seed: int
+    folder: Path, world: World, groups: Sequence[Policy], heads: np.ndarray, episodes: int, seed: int
 ) -> dict[str, Any]:
     """How the bundle in a folder does with the groups of its run, `episodes` with each, and how well it knows them.
 
-    `returns` (K,G) say which head is the best with each group; none of these episodes is among those it was measured by.
+    `heads` (K,G) are the returns by which the best head is known; they were measured in other episodes than these.
     """
     who = np.repeat(np.arange(len(groups)), episodes)
     best = EgoAgent.load(folder, selector=None, teams=len(who))
-    best.head = returns.argmax(axis=0)[who]
+    best.head = heads.argmax(axis=0)[who]
     known = sessions(world, best, groups, who, 1, _seeds(seed, 0, who))
-    meta = META_EPISODES * len(returns)
+    meta = META_EPISODES * len(heads)
     few = np.repeat(np.arange(len(groups)), max(episodes // SESSION, 1))
     tested = sessions(world, EgoAgent.load(folder, teams=len(few)), groups, few, meta + SESSION, _seeds(seed, 1, few))
     sure, right = [], []
@@ -44,6 +44,7 @@ def measure(
     by_group = (len(groups), -1)
     return {
         "episodes": episodes,
+        "heads": heads.tolist(),
         "best_head": known.reshape(by_group).mean(axis=1).tolist(),
         "meta_test": tested[:, meta:].reshape(by_group).mean(axis=1).tolist(),
         "meta_episodes": meta,
@@ -99,12 +100,13 @@ def card(manifest: Mapping[str, Any], config: Any) -> str:
         "",
         "## Heads and groups",
         "",
-        "What zero-shot expects of every head with every group.",
+        f"Mean return of {figures['episodes']} greedy episodes of every head with every group. What zero-shot expects of them is "
+        "the mean of this and of what they get where they take over in mid-episode; it is in the manifest.",
         "",
         f"| head | {' | '.join(groups)} |",
         f"|---|{'---|' * len(groups)}",
     ]
-    lines += [_line(str(head), row) for head, row in enumerate(described["returns"])]
+    lines += [_line(str(head), row) for head, row in enumerate(figures["heads"])]
     lines += [
         "",
         "## Belief",

@@ -226,15 +226,17 @@ def export(
         check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
     with whole(folder) as place:
         say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.episodes:,} episodes")
-        returns = cross_returns(setup, ego, groups, setup.phase_seed(3_000))
-        trained = recogniser.train(world, ego, groups, config, setup.phase_seed(3_001))
+        heads = cross_returns(setup, ego, groups, setup.phase_seed(3_000))
+        late = recogniser.returns_of_late_heads(world, ego, groups, config.test_episodes, setup.phase_seed(3_000, 1))
+        returns = (heads + late) / 2
+        trained = recogniser.train(world, ego, groups, returns, config, setup.phase_seed(3_001))
         recognition = Recognition(list(named), returns, weights(trained), config.leak)
         with torch.no_grad():
             check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
         mates = [_policy(f"group {name}", group, world) for name, group in named.items()]
-        manifest["figures"] = card.measure(place, world, mates, returns, config.test_episodes, setup.phase_seed(3_002))
+        manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
         write_manifest(place, manifest)
         (place / "card.md").write_text(card.card(manifest, run.config), encoding="utf-8")
 

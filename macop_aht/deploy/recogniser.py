@@ -1,9 +1,9 @@
 """Who is it that we play with? A recogniser, trained when all groups are known, and the belief that it keeps.
 
 The recogniser is the agent network's backbone with a layer that names the group, on what our agents see and do themselves. It
-learns from episodes of the ego with any group, in which the ego changes its head at any moment, and the teammates sometimes
-change too: it names the group of each step. Its memory lasts an episode. What is carried over to the next one is the belief: what
-was believed in the end is what is believed before anything is seen, and it leaks towards not knowing with every step.
+learns from episodes of the ego with any group, in which the ego may change its head at any moment, and the teammates sometimes
+change too: it names the group of every step. Its memory lasts an episode. What is carried over to the next one is the belief:
+what was believed in the end is what is believed before anything is seen, and it leaks towards not knowing with every step.
 
     belief = softmax(prior + evidence)        evidence: what the recogniser makes of this episode
     prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
@@ -19,12 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
+from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.scenarios.spec import World
 
 ENVIRONMENTS = 512  # in lockstep, at least; one for each group
 NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in the half of the episodes in which it does
+LATEST = 3  # a head that takes over late does so in the first of so many parts of the longest episode
 CLIP = 1.0  # norm of a gradient
 
 
@@ -100,26 +102,39 @@ class Histories:
 
 
 class Meetings:
-    """The ego with all groups, in as many environments each: who meets whom changes now and then, and in mid-episode."""
+    """The ego with all groups, in as many environments each; who meets whom changes now and then, and in mid-episode.
 
-    def __init__(self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int) -> None:
-        device = next(ego.parameters()).device
+    In half of the episodes the ego plays as it will, by the belief of the recogniser so far, fresh or carried over. In the others
+    it plays any head, or one after the other.
+    """
+
+    def __init__(
+        self, world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int
+    ) -> None:
+        """`returns` (K,G) are those of every head with every group."""
         copies = -(-ENVIRONMENTS // groups.population)
         pairs = np.array([(0, group) for group in range(groups.population)])
         seating = Seating.cross_play(ego, groups, pairs, copies, world.controllable)
         self.group = np.repeat(np.arange(groups.population), copies)  # (B,) who is in each environment
-        self._rollout = Rollout(world, seating, seed, device)
+        self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
+        self._returns = torch.from_numpy(returns.T.astype(np.float32))
+        self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
+        self._belief = torch.zeros(
+            len(self.group), belief_size(groups.population, world.controllable, ego.shape.hidden)
+        )
         self._rng = np.random.default_rng([seed, 1])
 
-    def play(self) -> Histories:
+    def play(self, recogniser: Recogniser) -> Histories:
         """An episode in every environment."""
-        rollout, world, size = self._rollout, self._world, len(self.group)
-        restless, noisy = self._rng.random((2, size, 1)) < 0.5
-        theirs = np.arange(world.n_agents) >= world.controllable
-        exploration = Exploration(self._config.noise * noisy * theirs)
-        everywhere, own = np.ones(size, dtype=np.bool_), slice(world.controllable)
+        rollout, world, rng, size = self._rollout, self._world, self._rng, len(self.group)
+        own, everywhere = slice(world.controllable), np.ones(size, dtype=np.bool_)
+        guided, restless, noisy, forgetful = rng.random((4, size)) < 0.5
+        exploration = Exploration(
+            self._config.noise * noisy[:, None] * (np.arange(world.n_agents) >= world.controllable)
+        )
         rollout.begin(everywhere)
+        self._belief[torch.from_numpy(forgetful)] = 0.0
         self._change_heads(everywhere)
         seen, acted, who, length, running = [], [], [], np.zeros(size, dtype=np.int64), everywhere.copy()
         while running.any():
@@ -127,11 +142,19 @@ class Meetings:
             acted.append(rollout.last_action[:, own].copy())
             who.append(self.group.copy())
             length += running
+            rollout.reseat(guided, self._choice(recogniser, seen[-1], acted[-1])[guided])
             rollout.act(exploration)
             running &= ~rollout.step()
-            self._change_heads(restless[:, 0] & (self._rng.random(size) < NEW_HEAD))
-            self._change_groups(self._rng.random(size) < self._config.switches / world.limit)
+            self._change_heads(restless & ~guided & (rng.random(size) < NEW_HEAD))
+            self._change_groups(rng.random(size) < self._config.switches / world.limit)
         return Histories(np.stack(seen), np.stack(acted), np.stack(who), length)
+
+    @torch.no_grad()
+    def _choice(self, recogniser: Recogniser, obs: np.ndarray, last_action: np.ndarray) -> np.ndarray:
+        """The heads that zero-shot would play: (B,)."""
+        inputs = torch.from_numpy(obs), torch.from_numpy(last_action), self._agent
+        probability, self._belief = recogniser.step(*inputs, self._belief, self._config.leak)
+        return (probability @ self._returns).argmax(dim=-1).numpy()
 
     def _change_heads(self, rows: np.ndarray) -> None:
         self._rollout.reseat(rows, self._rng.integers(0, self._heads, rows.sum()))
@@ -145,19 +168,47 @@ class Meetings:
         self.group[to] = self.group.copy()
 
 
+def returns_of_late_heads(world: World, ego: Ego, groups: Stack, episodes: int, seed: int) -> np.ndarray:
+    """The greedy return of every head with every group where it takes over in mid-episode from random ones: (K,G).
+
+    A head that is as good as another from the first step on may not know the way from where the other has left it.
+    """
+    pairs = np.array([(head, group) for head in range(ego.n_heads) for group in range(groups.population)])
+    seating = Seating.cross_play(ego, groups, pairs, episodes, world.controllable)
+    rollout = Rollout(world, seating, seed, next(ego.parameters()).device, alike=episodes)
+    wanted, rng = np.repeat(pairs[:, 0], episodes), np.random.default_rng([seed, 3])
+    late = rng.integers(1, max(world.limit // LATEST, 1) + 1, len(wanted))  # the step at which it takes over
+    returns, running = np.zeros(len(wanted)), np.ones(len(wanted), dtype=np.bool_)
+    while running.any():
+        before = rollout.batch.clock < late
+        rollout.reseat(before, rng.integers(0, ego.n_heads, before.sum()))
+        rollout.reseat(~before, wanted[~before])
+        rollout.act()
+        over = rollout.step() & running
+        returns[over] = rollout.batch.score[over]
+        running &= ~over
+    return returns.reshape(ego.n_heads, groups.population, episodes).mean(axis=2)
+
+
 Watch = Callable[[int, float], None]  # told the episodes so far, and the loss
 
 
 def train(
-    world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int, watch: Watch | None = None
+    world: World,
+    ego: Ego,
+    groups: Stack,
+    returns: np.ndarray,
+    config: RecogniserConfig,
+    seed: int,
+    watch: Watch | None = None,
 ) -> Recogniser:
-    """A recogniser of these groups for this ego; the same for the same seed."""
+    """A recogniser of these groups for this ego, whose heads get `returns` (K,G) with them; the same for the same seed."""
     recogniser = Recogniser(ego.shape, groups.population, torch.Generator().manual_seed(seed))
     optimiser = torch.optim.Adam(recogniser.parameters(), lr=config.lr)
     agent, done = torch.arange(world.controllable), 0
-    meetings, rng = Meetings(world, ego, groups, config, seed), np.random.default_rng([seed, 2])
+    meetings, rng = Meetings(world, ego, groups, returns, config, seed), np.random.default_rng([seed, 2])
     while done < config.episodes:
-        histories = meetings.play()
+        histories = meetings.play(recogniser)
         for chosen in _batches(len(histories.length), config.batch, rng):
             optimiser.param_groups[0]["lr"] = config.lr * max(1 - done / config.episodes, 0.0)
             obs, last, group, counts = histories.pack(chosen)
