@@ -52,15 +52,16 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
     memory = graphs.backbone(add, layer, "memory", "next_memory")
-    each = add("Unsqueeze", memory, "head_axes")  # (N,1,1,H) meets (K,H,H)
-    each = layer("heads.head2", add("Relu", layer("heads.head1", each)))
-    add("Squeeze", each, "row_axis", output="q")
+    rows = add("Relu", layer("heads.head1", memory))  # (N,K*H): the first layers of all heads are one
+    each = add("Transpose", add("Reshape", rows, "by_head"), perm=[1, 0, 2])  # (K,N,H)
+    add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
     constants = {
         **graphs.backbone_constants(actions, agents, hidden),
-        "head_axes": np.array([1, 2], dtype=np.int64),
-        "row_axis": np.array([2], dtype=np.int64),
+        "by_head": np.array([0, count, hidden], dtype=np.int64),
     }
-    biases = {name: array[:, None] for name, array in heads.items() if name.endswith("bias")}  # (K,1,…)
+    heads["heads.head1.weight"] = heads["heads.head1.weight"].transpose(1, 0, 2).reshape(hidden, -1)
+    heads["heads.head1.bias"] = heads["heads.head1.bias"].reshape(-1)
+    heads["heads.head2.bias"] = heads["heads.head2.bias"][:, None]  # (K,1,A)
     inputs = [
         Tensor("obs", np.float32, ("N", obs)),
         Tensor("last_action", np.int64, ("N",)),
@@ -68,7 +69,7 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
         Tensor("memory", np.float32, ("N", hidden)),
     ]
     outputs = [Tensor("q", np.float32, ("N", count, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
-    return Graph(add.nodes, inputs, outputs, {**trunk, **heads, **biases, **constants})
+    return Graph(add.nodes, inputs, outputs, {**trunk, **heads, **constants})
 
 
 @dataclass(frozen=True)

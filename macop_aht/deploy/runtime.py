@@ -71,6 +71,8 @@ class EgoAgent:
         self._best = np.zeros(teams, dtype=np.int64)
         self._place = np.arange(teams * self.controllable)  # of a row, one for every agent of every team
         self._team, self._number = np.divmod(self._place, self.controllable)
+        widths = {"obs": len(manifest["observations"]), "mask": len(manifest["actions"])}
+        self._axes = {name: _accepted(*shape, width) for name, width in widths.items()}
         if self._by_episode:
             for team in range(teams):
                 self._select(team, 0.0)
@@ -135,29 +137,28 @@ class EgoAgent:
 
         For one team, the first axis may be left out, and for one agent of ours the second; the answer has the same axes.
         """
-        width, actions = len(self.manifest["observations"]), len(self.manifest["actions"])
-        rows, axes = self._rows("obs", np.asarray(obs, dtype=np.float32), width)
-        allowed, _ = self._rows("mask", np.asarray(mask), actions)
-        if not np.isfinite(rows).all():
+        rows, axes = self._rows("obs", np.asarray(obs, dtype=np.float32))
+        allowed = self._rows("mask", np.asarray(mask))[0] != 0
+        if np.count_nonzero(np.isfinite(rows)) < rows.size:  # faster than all()
             raise ValueError("obs holds values that are no numbers; look at where they come from")
-        if not (allowed != 0).any(axis=-1).all():
-            raise ValueError("mask leaves no action to an agent; there must be at least one")
-        if self._by_step:
-            self._recognise(rows)
+        head, belief = self._recognise(rows) if self._by_step else (self._head, self._belief)
         feed = {
             "obs": rows,
             "last_action": self._last_action.reshape(-1),
             "agent": self._number,
             "memory": self._memory.reshape(len(rows), -1),
         }
-        q, memory = self._agent.run(["q", "next_memory"], feed)
-        own = q[self._place, self._head[self._team]]
-        action = np.where(allowed != 0, own, -np.inf).argmax(axis=-1).reshape(self._last_action.shape)
-        self._memory, self._last_action = memory.reshape(self._memory.shape), action
+        q, memory = self._agent.run(_DECISION, feed)
+        own = q[self._place, head[self._team]]
+        action = np.where(allowed, own, -np.inf).argmax(axis=1)
+        if np.count_nonzero(allowed[self._place, action]) < len(action):  # the best one is available, unless none is
+            raise ValueError("mask leaves no action to an agent; there must be at least one")
+        self._head, self._belief, self._memory = head, belief, memory.reshape(self._memory.shape)
+        self._last_action = action.reshape(self._last_action.shape)
         return action.reshape(axes).copy()
 
-    def _recognise(self, rows: np.ndarray) -> None:
-        """The head for this step, by who the teammates seem to be."""
+    def _recognise(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The head for this step, by who the teammates seem to be, and what is believed now: (teams,) (teams,S)."""
         shape = self._last_action.shape
         feed = {
             "obs": rows.reshape(*shape, -1),
@@ -165,22 +166,19 @@ class EgoAgent:
             "agent": self._number.reshape(shape),
             "belief": self._belief,
         }
-        self._head, self._belief = self._selector.run(["head", "next_belief"], feed)
+        head, belief = self._selector.run(_RECOGNITION, feed)
+        return head, belief
 
-    def _rows(self, name: str, array: np.ndarray, width: int) -> tuple[np.ndarray, tuple[int, ...]]:
+    def _rows(self, name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """The array as a row for every agent of every team, and the axes that the answer will have."""
-        teams, own = self._last_action.shape
-        shapes: list[tuple[int, ...]] = [(teams, own, width)]
-        shapes += [(teams, width)] if own == 1 else []
-        shapes += [(own, width)] if teams == 1 else []
-        shapes += [(own * width,)] if teams == 1 else []  # as Gymnasium gives it
-        if array.shape not in shapes:
+        axes = self._axes[name].get(array.shape)
+        if axes is None:
+            teams, usual = len(self._head), next(iter(self._axes[name]))
             raise ValueError(
-                f"{name} has the shape {array.shape}; {self.manifest['scenario']} with {teams} teams needs {shapes[0]}. Is it of "
+                f"{name} has the shape {array.shape}; {self.manifest['scenario']} with {teams} teams needs {usual}. Is it of "
                 "another scenario?"
             )
-        axes = array.shape[:-1] if array.shape != (own * width,) or own == 1 else (own,)
-        return array.reshape(teams * own, width), axes
+        return array.reshape(len(self._place), -1), axes
 
     def episode_end(self, returns: Any, teams: np.ndarray | None = None) -> None:
         """Tell what an episode returned; of those teams only, where (teams,) bool is given. The next head is chosen."""
@@ -242,6 +240,19 @@ class EgoAgent:
         return heads
 
 
+def _accepted(teams: int, own: int, width: int) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The shapes in which rows of that width may come, the usual one first, and the axes of the answer to each."""
+    shapes: dict[tuple[int, ...], tuple[int, ...]] = {(teams, own, width): (teams, own)}
+    if own == 1:
+        shapes[teams, width] = (teams,)
+    if teams == 1:
+        shapes[own * width,] = (own,) if own > 1 else ()  # as Gymnasium gives it
+        shapes[own, width] = (own,)
+    return shapes
+
+
+_DECISION = ["q", "next_memory"]
+_RECOGNITION = ["head", "next_belief"]
 _REMEMBERED = ("memory", "last_action", "tried", "mean_return", "belief", "head", "best")
 
 
