@@ -32,7 +32,7 @@ from macop_aht.scenarios.spec import World
 
 MANY = 256  # teams in one call
 TURN = 25  # decisions of one before it is the next one's turn
-LEAK = 0.02
+LEAK, CAUTION = 0.02, 0.5
 
 
 class TorchAgent:
@@ -54,7 +54,7 @@ class TorchAgent:
         if self.recogniser:
             last, agent = self.last.view(self.shape), self.agent.view(self.shape)
             probability, self.belief = self.recogniser.step(seen, last, agent, self.belief, LEAK)
-            self.head = (probability @ self.returns).argmax(dim=-1)
+            self.head = (probability ** (1 - CAUTION) @ self.returns).argmax(dim=-1)
         inputs = encode(self.ego.shape, seen.flatten(0, 1), self.last, self.agent).unsqueeze(0)
         q, self.memory = self.ego.step(inputs, self.memory)
         own = q[self.head.repeat_interleave(self.shape[1]), self.place]
@@ -97,7 +97,7 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     generator = torch.Generator().manual_seed(0)
     ego = Ego(Shape.of(world), heads, generator)
     recogniser, returns = Recogniser(ego.shape, groups, generator), np.random.default_rng(0).random((heads, groups))
-    recognition = Recognition([str(k) for k in range(groups)], returns, weights(recogniser), LEAK)
+    recognition = Recognition([str(k) for k in range(groups)], returns, weights(recogniser), LEAK, CAUTION)
     lines = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "bundle"

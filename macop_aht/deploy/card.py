@@ -10,7 +10,6 @@ import numpy as np
 
 from macop_aht.deploy.runtime import META_EPISODES, ZERO_SHOT, EgoAgent
 from macop_aht.evaluation.matches import sessions
-from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.protocol import Policy
 
@@ -34,12 +33,13 @@ def measure(
     tested = sessions(world, EgoAgent.load(folder, teams=len(few)), groups, few, meta + SESSION, _seeds(seed, 1, few))
     sure, right = [], []
 
-    def watch(agent: EgoAgent, _: Batch) -> None:
-        belief = agent.belief
+    told = EgoAgent.load(folder, selector=ZERO_SHOT, teams=len(who))
+
+    def watch() -> None:
+        belief = told.belief
         sure.append(belief.max(axis=1))
         right.append(belief.argmax(axis=1) == who)
 
-    told = EgoAgent.load(folder, selector=ZERO_SHOT, teams=len(who))
     unaided = sessions(world, told, groups, who, SESSION, _seeds(seed, 2, who), watch)
     by_group = (len(groups), -1)
     return {

@@ -80,10 +80,11 @@ class Recognition:
     returns: np.ndarray  # (K,G) of every head with every group
     weights: Mapping[str, np.ndarray]  # the recogniser's
     leak: float
+    caution: float
 
     def graph(self, world: World) -> Graph:
         sizes = (len(world.actions), world.n_agents, world.controllable)
-        return zero_shot(self.weights, self.returns, self.leak, *sizes)
+        return zero_shot(self.weights, self.returns, self.leak, self.caution, *sizes)
 
     def about(self, world: World, content: bytes) -> dict[str, Any]:
         """For the manifest."""
@@ -93,6 +94,7 @@ class Recognition:
             "groups": self.groups,
             "belief": parts,  # how many numbers of each, one after the other
             "leak": self.leak,
+            "caution": self.caution,
             "returns": self.returns.tolist(),
             "golden": golden(content, belief_feed(world, sum(parts.values()), GOLDEN_ROWS)),
         }
@@ -231,15 +233,23 @@ def export(
         late = recogniser.returns_of_late_heads(world, ego, groups, config.test_episodes, setup.phase_seed(3_000, 1))
         returns = (heads + late) / 2
         trained = recogniser.train(world, ego, groups, returns, config, setup.phase_seed(3_001))
-        recognition = Recognition(list(named), returns, weights(trained), config.leak)
+        recognition = Recognition(list(named), returns, weights(trained), config.leak, config.caution)
         with torch.no_grad():
             check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
-        mates = [_policy(f"group {name}", group, world) for name, group in named.items()]
+        mates = group_policies(run_folder)
         manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
         write_manifest(place, manifest)
         (place / "card.md").write_text(card.card(manifest, run.config), encoding="utf-8")
+
+
+def group_policies(run_folder: Path) -> list[OnnxPolicy]:
+    """The groups of a run as teammates."""
+    from macop_aht.methods.runs import groups_of, read_run, setup_of
+
+    setup = setup_of(read_run(run_folder), "cpu")
+    return [_policy(f"group {name}", group, setup.world) for name, group in groups_of(run_folder, setup).items()]
 
 
 def _policy(name: str, group: Stack, world: World) -> OnnxPolicy:

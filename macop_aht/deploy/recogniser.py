@@ -7,6 +7,10 @@ what was believed in the end is what is believed before anything is seen, and it
 
     belief = softmax(prior + evidence)        evidence: what the recogniser makes of this episode
     prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
+    head   = argmax belief^(1 - caution) @ returns
+
+The caution is for teammates that are none of the groups: the likeliest group is then only the one most like them, and a head that
+also does well with the second likeliest is the better choice.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ class RecogniserConfig:
     batch: int = setting(64, "episodes in an update")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.02, "share of the carried-over belief that is lost in a step")
+    caution: float = setting(0.5, "how far heads are compared as if all groups were as likely; 0: by the belief alone")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
     noise: float = setting(0.1, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
@@ -45,7 +50,7 @@ class RecogniserConfig:
     def __post_init__(self) -> None:
         at_least(self, 1, "episodes", "batch", "test_episodes")
         at_least(self, 0, "lr", "switches")
-        within(self, 0, 1, "leak", "noise")
+        within(self, 0, 1, "leak", "noise", "caution")
 
 
 class Recogniser(nn.Module):
@@ -154,7 +159,7 @@ class Meetings:
         """The heads that zero-shot would play: (B,)."""
         inputs = torch.from_numpy(obs), torch.from_numpy(last_action), self._agent
         probability, self._belief = recogniser.step(*inputs, self._belief, self._config.leak)
-        return (probability @ self._returns).argmax(dim=-1).numpy()
+        return (probability ** (1 - self._config.caution) @ self._returns).argmax(dim=-1).numpy()
 
     def _change_heads(self, rows: np.ndarray) -> None:
         self._rollout.reseat(rows, self._rng.integers(0, self._heads, rows.sum()))

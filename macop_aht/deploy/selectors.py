@@ -91,8 +91,9 @@ def halving(heads: int) -> Graph:
     def choose(add: Builder, heads: int) -> str:
         done = add("Floor", add("Div", add("Mul", "total", "rounds"), add("Max", "budget_real", "one")))
         left = add("Ceil", add("Div", "heads", add("Pow", "two", add("Min", done, "last_round"))))
-        # A head's rank: how many are better, or as good and before it.
-        column, row = add("Unsqueeze", "known", "second_axis"), add("Unsqueeze", "known", "first_axis")
+        # A head's rank: how many are better, or as good and before it. One that was not tried may be the best.
+        hoped = add("Where", add("Greater", "next_tried", "zero"), "next_mean_return", "much")
+        column, row = add("Unsqueeze", hoped, "second_axis"), add("Unsqueeze", hoped, "first_axis")
         better = add("Cast", add("Greater", row, column), to=1)
         equal = add("Mul", add("Cast", add("Equal", row, column), to=1), "earlier")
         rank = add("ReduceSum", add("Add", better, equal), "second_axis", keepdims=0)
@@ -119,7 +120,13 @@ SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
 
 
 def zero_shot(
-    weights: Mapping[str, np.ndarray], returns: np.ndarray, leak: float, actions: int, agents: int, own: int
+    weights: Mapping[str, np.ndarray],
+    returns: np.ndarray,
+    leak: float,
+    caution: float,
+    actions: int,
+    agents: int,
+    own: int,
 ) -> Graph:
     """The head of the highest expected return under the belief who it is that we play with: see `recogniser`.
 
@@ -146,7 +153,8 @@ def zero_shot(
     said = add("ReduceMean", layer("namer", memory), axes=[1], keepdims=0)
     evidence = add("LogSoftmax", said, axis=-1)
     probability = add("Softmax", add("Add", prior, evidence), output="probability", axis=-1)
-    add("ArgMax", add("MatMul", probability, "returns"), output="head", axis=1, keepdims=0)
+    expected = add("MatMul", add("Pow", probability, "trust"), "returns")  # up to a factor
+    add("ArgMax", expected, output="head", axis=1, keepdims=0)
     add("Concat", prior, evidence, add("Reshape", memory, "flat"), output="next_belief", axis=-1)
     constants = {
         **graphs.backbone_constants(actions, agents, hidden),
@@ -155,6 +163,7 @@ def zero_shot(
         "flat": np.array([0, own * hidden], dtype=np.int64),
         "zero": np.array(0, dtype=np.float32),
         "kept": np.array(1 - leak, dtype=np.float32),
+        "trust": np.array(1 - caution, dtype=np.float32),
         "leaked": np.array(leak / groups, dtype=np.float32),
         "returns": np.ascontiguousarray(returns.T, dtype=np.float32),
     }

@@ -6,11 +6,11 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Protocol
 from zlib import crc32
 
 import numpy as np
 
-from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -113,16 +113,30 @@ def _play_batch(
     return returns, lengths, deeds
 
 
+class Player(Protocol):
+    """Who decides for our agents in many teams at once, and is told how it went, such as a `deploy.runtime.EgoAgent`."""
+
+    def episode_begin(self, teams: np.ndarray | None = None) -> None:
+        """In all teams, or in those of (S,) bool."""
+
+    def act(self, obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """(S,m,D) (S,m,A) -> (S,m)."""
+        ...
+
+    def episode_end(self, returns: np.ndarray, teams: np.ndarray) -> None:
+        """What the episodes of the teams in (S,) bool have returned: (R,)."""
+
+
 def sessions(
     world: World,
-    agent: EgoAgent,
+    player: Player,
     mates: Sequence[Policy],
     who: np.ndarray,
     episodes: int,
     seeds: Sequence[int],
-    watch: Callable[[EgoAgent, Batch], None] | None = None,
+    watch: Callable[[], None] | None = None,
 ) -> np.ndarray:
-    """Team s plays episode after episode with mate `who[s]`, and the agent's selector learns on the way: returns (S,episodes).
+    """Team s plays episode after episode with mate `who[s]`, and the player may learn on the way: returns (S,episodes).
 
     `watch` is called at every step, when our agents have decided and nobody has acted.
     """
@@ -134,21 +148,21 @@ def sessions(
     seats = [_Seats(mates[t], np.flatnonzero(who == t), theirs, keys) for t in np.unique(who)]
     action, everywhere = np.zeros((size, world.n_agents), dtype=np.int64), np.ones(size, dtype=np.bool_)
     returns, done = np.zeros((size, episodes)), np.zeros(size, dtype=np.int64)
-    agent.episode_begin()
+    player.episode_begin()
     while (done < episodes).any():
-        action[:, :own] = agent.act(batch.obs[:, :own], batch.mask[:, :own])
+        action[:, :own] = player.act(batch.obs[:, :own], batch.mask[:, :own])
         for seat in seats:
             seat.act(batch, action, everywhere)
         if watch:
-            watch(agent, batch)
+            watch()
         batch.step(action)
         over = batch.terminated | batch.truncated
         if over.any():
             counted = over & (done < episodes)  # whoever is ready before the others plays on, and it does not count
             returns[counted, done[counted]] = batch.score[counted]
             done += over
-            agent.episode_end(batch.score[over], over)
-            agent.episode_begin(over)
+            player.episode_end(batch.score[over], over)
+            player.episode_begin(over)
             batch.reset(over)
             for seat in seats:
                 seat.begin(over)
