@@ -203,7 +203,7 @@ def policy(net, p, world):
 def told(tmp_path_factory):
     """Two teams of opposite habits, an ego with a head for each, its recogniser, and the bundle."""
     world, ego = make_ego("CN2", heads=2)  # where nobody stands in another's way
-    teams, config = stubborn(world, OPPOSITE), RecogniserConfig(episodes=2_000, leak=LEAK)
+    teams, config = stubborn(world, OPPOSITE), RecogniserConfig(episodes=3_000, batch=16, lr=1e-2, switches=1.0)
     recogniser = train(world, ego, teams, np.eye(2), config, seed=0)
     folder = tmp_path_factory.mktemp("told") / "bundle"
     recognition = Recognition(["one way", "the other"], np.eye(2), weights(recogniser), LEAK, 0.5)
@@ -218,13 +218,14 @@ def test_the_recogniser_knows_its_teams_and_notices_a_change(told):
     who = np.arange(16) % 2
     agent, believed = EgoAgent.load(folder, selector="zero-shot", teams=16), []
     sessions(world, agent, mates, who, 2, range(16), lambda: believed.append(agent.belief[np.arange(16), who]))
-    assert believed[12].min() > 0.95
-    assert believed[world.limit].min() > 0.9  # the first step of the second episode
+    assert believed[10].min() > 0.8
+    assert believed[world.limit].min() > 0.8  # the first step of the second episode
+    assert believed[world.limit + 10].min() > 0.9
     np.testing.assert_array_equal(agent.head, who)
     agent, heads = EgoAgent.load(folder, selector="zero-shot", teams=16), []
-    turning = [Switching(mates[0], mates[1], 12), Switching(mates[1], mates[0], 12)]
+    turning = [Switching(mates[0], mates[1], 10), Switching(mates[1], mates[0], 10)]
     sessions(world, agent, turning, who, 1, range(16), lambda: heads.append(agent.head))
-    np.testing.assert_array_equal(heads[11], who)
+    np.testing.assert_array_equal(heads[9], who)
     np.testing.assert_array_equal(heads[-1], 1 - who)
 
 
