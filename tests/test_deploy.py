@@ -48,8 +48,11 @@ def make_ego(scenario, heads=3, seed=0):
 @pytest.fixture
 def bundle(tmp_path):
     world, ego = make_ego("LBF4")
-    folder = tmp_path / "bundle"
-    write_bundle(folder, weights(ego), world, {"scenario": "LBF4", "method": "macop", "seed": 0})
+    folder, rng = tmp_path / "bundle", np.random.default_rng(0)
+    untrained = weights(Recogniser(ego.shape, 5, torch.Generator().manual_seed(0)))
+    recognition = Recognition([f"0/{k}" for k in range(5)], rng.random((3, 5)), untrained, 0.02, 0.0)
+    about = {"scenario": "LBF4", "method": "macop", "seed": 0}
+    write_bundle(folder, weights(ego), world, about, recognition=recognition)
     return folder
 
 
@@ -437,7 +440,7 @@ def test_mistakes_are_answered(bundle, tmp_path):
             agent.act(obs, mask)
     with pytest.raises(ValueError, match="give numbers"):
         agent.episode_end(float("nan"))
-    with pytest.raises(ValueError, match="this bundle has halving, meta-test, thompson"):
+    with pytest.raises(ValueError, match="this bundle has halving, meta-test, thompson, zero-shot"):
         EgoAgent.load(bundle, selector="best")
     with pytest.raises(FileNotFoundError, match="there is no bundle"):
         EgoAgent.load(tmp_path / "nowhere")
@@ -520,17 +523,18 @@ def test_export_from_a_run(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("npm") is None, reason="node is not installed")
-def test_node_acts_as_python_does(bundle, tmp_path):
+@pytest.mark.parametrize("selector", ["meta-test", "zero-shot"])
+def test_node_acts_as_python_does(bundle, tmp_path, selector):
     """Recorded LBF4 episodes, the heads chosen on the way: the same actions and the same heads."""
     source = Path(__file__).parent.parent / "examples" / "node"
     shutil.copytree(source, tmp_path / "node", ignore=shutil.ignore_patterns("node_modules"))
     subprocess.run(["npm", "install", "--ignore-scripts", "--silent"], cwd=tmp_path / "node", check=True)
     env = gym.make("MacopLBF4-v0", teammate="scripted")
-    agent, recording, expected = EgoAgent.load(bundle), [], []
+    agent, recording, expected = EgoAgent.load(bundle, selector=selector), [], []
     for episode in range(15):
         obs, info = env.reset(seed=episode)
         agent.episode_begin()
-        steps, actions, total, over, head = [], [], 0.0, False, int(agent.head[0])
+        steps, actions, total, over = [], [], 0.0, False
         while not over:
             mask = info["action_mask"]
             action = int(agent.act(obs, mask))
@@ -538,11 +542,12 @@ def test_node_acts_as_python_does(bundle, tmp_path):
             actions.append([action])
             obs, reward, terminated, truncated, info = env.step(action)
             total, over = total + float(reward), terminated or truncated
+        head = int(agent.head[0])
         total += episode % 3  # so that there is something to choose by
         agent.episode_end(total)
         recording.append({"steps": steps, "return": total})
         expected.append({"head": head, "actions": actions})
     (tmp_path / "recording.json").write_text(json.dumps(recording))
-    command = ["node", "play.mjs", str(bundle), str(tmp_path / "recording.json"), "meta-test"]
+    command = ["node", "play.mjs", str(bundle), str(tmp_path / "recording.json"), selector]
     played = subprocess.run(command, cwd=tmp_path / "node", check=True, capture_output=True, text=True).stdout
     assert json.loads(played) == expected
