@@ -135,8 +135,9 @@ def _export(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from macop_aht.deploy.export import export
+    from macop_aht.deploy.recogniser import RecogniserConfig
 
-    export(Path(arguments.run_folder), Path(arguments.out))
+    export(Path(arguments.run_folder), Path(arguments.out), _apply_settings(RecogniserConfig(), arguments))
     print(f"wrote {arguments.out}")
 
 
@@ -390,6 +391,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     exporting = commands.add_parser("export", help="write a trained ego as an ONNX bundle, for apps without torch")
     exporting.add_argument("run_folder", metavar="RUN")
     exporting.add_argument("--out", required=True, metavar="FOLDER")
+    if command == "export":
+        from macop_aht.deploy.recogniser import RecogniserConfig
+
+        _add_settings(exporting, RecogniserConfig)
     exporting.set_defaults(run=_export)
     crossplay = commands.add_parser("crossplay", help="the matrix of who gets on with whom")
     crossplay.add_argument("scenario", help="such as LBF4")
