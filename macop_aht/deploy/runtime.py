@@ -57,9 +57,10 @@ class EgoAgent:
         self.manifest, self._agent = manifest, agent
         self._selector: Any = selector
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
-        self.budget = META_EPISODES * self.heads if budget is None else budget
         asked = {tensor.name: tensor.shape for tensor in selector.get_inputs()} if selector else {}
         self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
+        usual = META_EPISODES * self.heads if self._by_episode else 0  # zero-shot needs no episodes to choose by
+        self.budget = usual if budget is None or not self._by_episode else budget
         self._rng = np.random.default_rng(seed)
         shape = (teams, self.controllable)
         self._memory = np.zeros((*shape, manifest["hidden"]), dtype=np.float32)

@@ -159,7 +159,7 @@ def sessions(
     batch.seed(seeds)
     batch.reset()
     keys, theirs = streams.keys(seeds, streams.TEAMMATE), np.arange(own, world.n_agents)
-    seats = [_Seats(mates[t], np.flatnonzero(who == t), theirs, keys) for t in np.unique(who)]
+    seats = [_PolicySeats(mates[t], np.flatnonzero(who == t), theirs, keys) for t in np.unique(who)]
     action, everywhere = np.zeros((size, world.n_agents), dtype=np.int64), np.ones(size, dtype=np.bool_)
     returns, done = np.zeros((size, episodes)), np.zeros(size, dtype=np.int64)
     player.episode_begin()
