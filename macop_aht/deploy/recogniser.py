@@ -15,7 +15,7 @@ also does well with the second likeliest is the better choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,7 +147,7 @@ class Meetings:
             acted.append(rollout.last_action[:, own].copy())
             who.append(self.group.copy())
             length += running
-            rollout.reseat(guided, self._choice(recogniser, seen[-1], acted[-1])[guided])
+            rollout.reseat(guided, self._choice(recogniser, seen[-1], acted[-1], running)[guided])
             rollout.act(exploration)
             running &= ~rollout.step()
             self._change_heads(restless & ~guided & (rng.random(size) < NEW_HEAD))
@@ -155,10 +155,13 @@ class Meetings:
         return Histories(np.stack(seen), np.stack(acted), np.stack(who), length)
 
     @torch.no_grad()
-    def _choice(self, recogniser: Recogniser, obs: np.ndarray, last_action: np.ndarray) -> np.ndarray:
-        """The heads that zero-shot would play: (B,)."""
+    def _choice(
+        self, recogniser: Recogniser, obs: np.ndarray, last_action: np.ndarray, running: np.ndarray
+    ) -> np.ndarray:
+        """The heads that zero-shot would play: (B,). What is believed when an episode ends stays until the next."""
         inputs = torch.from_numpy(obs), torch.from_numpy(last_action), self._agent
-        probability, self._belief = recogniser.step(*inputs, self._belief, self._config.leak)
+        probability, belief = recogniser.step(*inputs, self._belief, self._config.leak)
+        self._belief = torch.where(torch.from_numpy(running).unsqueeze(-1), belief, self._belief)
         return (probability ** (1 - self._config.caution) @ self._returns).argmax(dim=-1).numpy()
 
     def _change_heads(self, rows: np.ndarray) -> None:
@@ -195,17 +198,8 @@ def returns_of_late_heads(world: World, ego: Ego, groups: Stack, episodes: int, 
     return returns.reshape(ego.n_heads, groups.population, episodes).mean(axis=2)
 
 
-Watch = Callable[[int, float], None]  # told the episodes so far, and the loss
-
-
 def train(
-    world: World,
-    ego: Ego,
-    groups: Stack,
-    returns: np.ndarray,
-    config: RecogniserConfig,
-    seed: int,
-    watch: Watch | None = None,
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int
 ) -> Recogniser:
     """A recogniser of these groups for this ego, whose heads get `returns` (K,G) with them; the same for the same seed."""
     recogniser = Recogniser(ego.shape, groups.population, torch.Generator().manual_seed(seed))
@@ -224,8 +218,6 @@ def train(
             nn.utils.clip_grad_norm_(recogniser.parameters(), CLIP)
             optimiser.step()
             done += len(chosen)
-        if watch:
-            watch(done, loss.item())
     return recogniser
 
 
