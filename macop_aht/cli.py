@@ -98,14 +98,18 @@ def _train(arguments: argparse.Namespace) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from macop_aht.evaluation.agents import load_agent
-    from macop_aht.evaluation.evaluate import Agent, evaluate, table
+    from macop_aht.evaluation.agents import load_agents
+    from macop_aht.evaluation.evaluate import evaluate, table
     from macop_aht.evaluation.matches import write_rows
     from macop_aht.scenarios import build
 
-    policy = load_agent(arguments.agent, build(arguments.scenario), arguments.scenario)
-    agent = Agent(arguments.agent, policy)
-    rows = evaluate(agent, arguments.scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
+    scenario = arguments.scenario
+    agents = load_agents(arguments.agents, build(scenario), scenario, arguments.selector, arguments.budget)
+    rows = [
+        row
+        for agent in agents
+        for row in evaluate(agent, scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
+    ]
     print(table(rows))
     if arguments.csv:
         write_rows(rows, Path(arguments.csv))
@@ -350,7 +354,13 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "(default: %(default)s)",
     )
     evaluation = commands.add_parser("evaluate", help="tell how good an agent is with teammates that it has not met")
-    evaluation.add_argument("agent", help="scripted:NAME, random, FILE.onnx, FILE.zip, or MODULE:FACTORY")
+    evaluation.add_argument(
+        "agents",
+        nargs="+",
+        metavar="AGENT",
+        help="the FOLDER of an ego bundle, scripted:NAME, random, FILE.onnx, FILE.zip, or MODULE:FACTORY; several are one "
+        "method's, of several runs",
+    )
     evaluation.add_argument("--scenario", required=True, help="such as LBF4")
     evaluation.add_argument(
         "--teammates", nargs="+", default=["zoo:test", "scripted"], help="(default: zoo:test scripted)"
@@ -359,6 +369,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "--seen", nargs="+", default=[], help="teammates that it was trained with, such as zoo:train"
     )
     evaluation.add_argument("--episodes", type=_positive, default=32, help="per teammate (default: %(default)s)")
+    evaluation.add_argument(
+        "--selector", default="meta-test", help="how a bundle chooses its heads (default: %(default)s)"
+    )
+    evaluation.add_argument(
+        "--budget", type=_positive, metavar="N", help="episodes per teammate for that (default: 4 per head)"
+    )
     evaluation.add_argument("--seed", type=int, default=0)
     evaluation.add_argument("--csv", metavar="FILE", help="where to write a row per episode")
     evaluation.add_argument("--html", metavar="FILE", help="where to write a page with the table and plots")

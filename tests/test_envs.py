@@ -34,16 +34,6 @@ def make(name, **kwargs):
     return gym.make(env_id(name), **kwargs)
 
 
-@pytest.fixture
-def passing():
-    """What is registered in the test is forgotten after it: other tests go through all scenarios there are."""
-    before = [(registry, dict(registry)) for registry in (SCENARIOS, gym.registry)]
-    yield
-    for registry, entries in before:
-        registry.clear()
-        registry.update(entries)
-
-
 def test_the_registered_ids_are_the_scenarios():
     assert tuple(SCENARIOS) == BUILTIN == tuple(TABLE)
 

@@ -1,21 +1,28 @@
 """What groups do, and what a run's summary says of it."""
 
 import json
+import time
+from zlib import crc32
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
+import macop_aht
+from macop_aht import zoo
 from macop_aht.cli import main
+from macop_aht.deploy.export import write_bundle
 from macop_aht.evaluation.behaviour import watch_self_play
+from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
 from macop_aht.evaluation.matches import Row, play, read_rows
-from macop_aht.learner.networks import Shape, Stack
+from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.onnx_format import write
-from macop_aht.scenarios import build
+from macop_aht.scenarios import LevelBasedForaging, build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.teammates import resolve
+from macop_aht.teammates.adapters import as_policy
 from tests.test_zoo import graph_of, put
 
 CPU = torch.device("cpu")
@@ -226,6 +233,20 @@ def test_comparing_by_hand():
         compare(first, rows({"w": 1.0}))
 
 
+def returns_in_gym(model, mate, episodes):
+    """What a model gets in the environment that it was made for, in the worlds of an evaluation with seed 0."""
+    returns = []
+    for episode in range(episodes):
+        env = gym.make("MacopCN3-v0", teammate=mate)
+        obs, _ = env.reset(seed=(crc32(f"0 {mate}".encode()) << 20) + episode)
+        total, over = 0.0, False
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(model.predict(obs, deterministic=True)[0])
+            total, over = total + float(reward), terminated or truncated
+        returns.append(total)
+    return returns
+
+
 def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
     """Ten lines of one's own, and a model of Stable-Baselines3."""
     (tmp_path / "mine.py").write_text(
@@ -235,18 +256,88 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
     few = ["--scenario", "LBF4", "--teammates", "scripted:corner-ne", "--episodes", "4"]
     assert main(["evaluate", "mine:north", *few]) == 0
     stable_baselines3 = pytest.importorskip("stable_baselines3")
-    env = gym.make("MacopLBF4-v0", teammate="scripted:corner-ne")
-    stable_baselines3.PPO("MlpPolicy", env, n_steps=8, batch_size=8, device="cpu").save(tmp_path / "ppo.zip")
-    assert main(["evaluate", "ppo.zip", *few]) == 0
+    for scenario in ("LBF4", "CN3"):  # in CN3 it acts for two
+        model = stable_baselines3.PPO(
+            "MlpPolicy", gym.make(f"Macop{scenario}-v0"), n_steps=8, batch_size=8, device="cpu"
+        )
+        model.save(tmp_path / f"{scenario}.zip")
+    assert main(["evaluate", "LBF4.zip", *few]) == 0
+    in_cn3 = ["--scenario", "CN3", "--teammates", "scripted", "--episodes", "3", "--csv", "rows.csv"]
+    assert main(["evaluate", "CN3.zip", *in_cn3]) == 0
+    (mate,) = {row.teammate for row in read_rows(tmp_path / "rows.csv")} & {"scripted:nearest"}
+    returns = [row.result for row in read_rows(tmp_path / "rows.csv") if row.teammate == mate]
+    assert returns == pytest.approx(returns_in_gym(model, mate, 3))
     capsys.readouterr()
     (tmp_path / "broken.zip").write_bytes(b"PK nonsense")
     for agent, message in (
         ("mine:south", "there is no agent mine:south"),
         ("nobody:here", "there is no agent nobody:here"),
         ("broken.zip", "is no model of PPO"),
+        ("CN3.zip", "Is it of another one?"),
         ("missing.zip", "there is no agent at missing.zip"),
         ("scripted", "stands for 8 policies"),
         ("scripted:corner", "did you mean"),
     ):
         assert main(["evaluate", agent, *few]) == 2
         assert message in capsys.readouterr().err
+
+
+# --- Ego bundles
+
+
+def walking_bundle(folder, scenario="LBF4", seed=0):
+    """An ego whose heads each take one action for ever: north, south, west, east."""
+    world = build(scenario)
+    ego = Ego(Shape.of(world), 4, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ego.heads.head2.weight.zero_()
+        ego.heads.head2.bias.copy_(torch.eye(5)[1:])
+    write_bundle(folder, weights(ego), world, {"scenario": scenario, "method": "macop", "seed": seed})
+    return Bundle(folder)
+
+
+def test_a_bundle_chooses_a_head_for_each_teammate_and_keeps_it(tmp_path, passing):
+    macop_aht.register("Lane", LevelBasedForaging(shape=(2, 9), foods=((0, 0), (0, 8)), spawn=((0, 4), (1, 4))))
+    agent, world = Agent("ours", walking_bundle(tmp_path / "0", "Lane")), build("Lane")
+    mates = [resolve(f"scripted:corner-{corner}", world, "Lane")[0] for corner in ("nw", "ne")]
+    rows = evaluate(agent, "Lane", [mate.name for mate in mates], 6)
+    assert rows == evaluate(agent, "Lane", [mate.name for mate in mates], 6, size=5)
+    for mate, west_or_east in zip(mates, (3, 4), strict=True):
+        choosing, tested = (
+            [row for row in rows if row.teammate == mate.name and row.stage == stage] for stage in ("selection", "test")
+        )
+        assert [row.episode for row in choosing] == list(range(16))
+        means = [np.mean([row.result for row in choosing[head::4]]) for head in range(4)]  # in turn over the heads
+        assert 1 + int(np.argmax(means)) == west_or_east
+        alone = play(world, as_policy(lambda obs, mask, to=west_or_east: np.full(len(obs), to)), [mate], 6)
+        assert [row.result for row in tested] == alone.returns[0].tolist()
+        assert alone.returns.sum() > 0
+
+
+def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
+    folders = [str(walking_bundle(tmp_path / str(seed), seed=seed).folder) for seed in (3, 5)]
+    few = ["--scenario", "LBF4", "--teammates", "scripted", "--episodes", "2"]
+    rows = tmp_path / "rows.csv"
+    assert main(["evaluate", *folders, *few, "--budget", "4", "--csv", str(rows)]) == 0
+    told = capsys.readouterr().out
+    assert "With 2 seeds such intervals hold the truth in" in told
+    found = read_rows(rows)
+    assert {row.seed for row in found} == {3, 5}
+    assert f"{sum(row.stage == 'selection' for row in found)} episodes were spent" in told
+    for wrong, complaint in (
+        ([folders[0], *few, "--selector", "nose"], "this bundle has"),
+        ([folders[0], folders[0], *few], "give one of each seed"),
+        ([folders[0], *few[:1], "LBF1", *few[2:]], "give --scenario LBF4"),
+    ):
+        assert main(["evaluate", *wrong]) == 2
+        assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_sixteen_teammates_take_less_than_five_seconds():
+    command = ["evaluate", "scripted:nearest", "--scenario", "LBF4", "--episodes", "32", "--teammates"]
+    command += [f"zoo:{name}" for name in zoo.list("LBF4")[:16]]
+    assert len(command) == 7 + 16
+    began = time.perf_counter()
+    assert main(command) == 0
+    assert time.perf_counter() - began < 5.0

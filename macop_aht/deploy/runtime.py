@@ -70,7 +70,7 @@ class EgoAgent:
         cls, path: str | Path, selector: str = "meta-test", teams: int = 1, budget: int | None = None, seed: int = 0
     ) -> EgoAgent:
         """The agent in a bundle's folder. `budget` is the number of episodes for choosing a head; without it, 4 per head."""
-        folder = _folder(Path(path))
+        folder = bundle_folder(path)
         manifest = _manifest(folder)
         known = sorted(
             name.split("/")[1].removesuffix(".onnx") for name in manifest["sha256"] if name.startswith("selectors/")
@@ -193,8 +193,9 @@ class EgoAgent:
 _REMEMBERED = ("memory", "last_action", "tried", "mean_return", "head", "best")
 
 
-def _folder(path: Path) -> Path:
+def bundle_folder(name: str | Path) -> Path:
     """The path itself, or that bundle among the agents that come with the package, such as `macop/LBF4`."""
+    path = Path(name)
     if path.exists() or path.is_absolute():
         return path
     try:
@@ -202,6 +203,12 @@ def _folder(path: Path) -> Path:
     except FileNotFoundError:
         return path
     return packaged if packaged.exists() else path
+
+
+def bundle_manifest(name: str | Path) -> dict[str, Any] | None:
+    """What a bundle says of itself; None where there is none of that name."""
+    folder = bundle_folder(name)
+    return _manifest(folder) if (folder / "manifest.json").is_file() else None
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

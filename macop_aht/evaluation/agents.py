@@ -1,25 +1,60 @@
-"""Agents to evaluate, by what a user writes: a script, an `.onnx` file, a Stable-Baselines3 `.zip`, or a factory in Python."""
+"""Agents to evaluate, by what a user writes: an ego bundle, a script, an `.onnx` file, a Stable-Baselines3 `.zip`, a factory."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from macop_aht.deploy.runtime import bundle_folder, bundle_manifest
+from macop_aht.evaluation.bundles import Bundle
+from macop_aht.evaluation.evaluate import Agent
+from macop_aht.evaluation.matches import Ego, Seats
+from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates import resolve
 from macop_aht.teammates.adapters import as_policy
-from macop_aht.teammates.protocol import Policy
 
 ALGORITHMS = ("PPO", "A2C", "DQN")
-ALLOWED = "scripted:NAME, random, FILE.onnx, FILE.zip of Stable-Baselines3, or MODULE:FACTORY"
+ALLOWED = (
+    "the FOLDER of an ego bundle, scripted:NAME, random, FILE.onnx, FILE.zip of Stable-Baselines3, or MODULE:FACTORY"
+)
 
 
-def load_agent(text: str, world: World, scenario: str) -> Policy:
-    """The policy for the ego's places that `text` stands for."""
+def load_agents(
+    texts: Sequence[str], world: World, scenario: str, selector: str = "meta-test", budget: int | None = None
+) -> list[Agent]:
+    """Agents of one method from several runs; `selector` and `budget` are for ego bundles.
+
+    A bundle tells the seed of its run; others are numbered in the order given.
+    """
+    agents = []
+    for number, text in enumerate(texts):
+        manifest = bundle_manifest(text)
+        if manifest is None:
+            agents.append(Agent(text, load_agent(text, world, scenario), number))
+            continue
+        if manifest["scenario"] != scenario:
+            raise ValueError(f"the bundle {text} plays {manifest['scenario']}; give --scenario {manifest['scenario']}")
+        bundle = Bundle(bundle_folder(text), selector, budget)
+        bundle.agent(1)  # damaged files and unknown selectors are told of before anything is played
+        agents.append(Agent(text, bundle, manifest["seed"]))
+    if len({agent.seed for agent in agents}) < len(agents):
+        raise ValueError(
+            f"agents {', '.join(texts)} come from the seeds {[agent.seed for agent in agents]}; give one of each seed"
+        )
+    return agents
+
+
+def load_agent(text: str, world: World, scenario: str) -> Ego:
+    """What `text` stands for, in the ego's places."""
     if text.endswith(".zip"):
-        return as_policy(_stable_baselines(Path(text)))
+        return _Trained(_stable_baselines(Path(text)), world)
     module, _, factory = text.partition(":")
     if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
         return as_policy(_made(module, factory, world))
@@ -29,7 +64,26 @@ def load_agent(text: str, world: World, scenario: str) -> Policy:
     return found[0]
 
 
-def _stable_baselines(path: Path) -> object:
+class _Trained:
+    """A model that was trained on the environment: it sees all agents of ours as one observation, and acts for all."""
+
+    def __init__(self, model: Any, world: World) -> None:
+        self._model, self._own = model, world.controllable
+        wanted, found = (world.controllable * len(world.observations),), model.observation_space.shape
+        if found != wanted:
+            raise ValueError(
+                f"the model takes observations {found}; this scenario gives {wanted}. Is it of another one?"
+            )
+
+    def __call__(self, who: np.ndarray) -> Seats:
+        return self
+
+    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
+        obs = batch.obs[:, : self._own].reshape(len(action), -1)
+        action[:, : self._own] = self._model.predict(obs, deterministic=True)[0].reshape(len(action), self._own)
+
+
+def _stable_baselines(path: Path) -> Any:
     """A model file holds pickled Python: it is opened because the user has named it, and only then."""
     try:
         import stable_baselines3

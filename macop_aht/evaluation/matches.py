@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Protocol
 from zlib import crc32
 
 import numpy as np
@@ -43,19 +44,33 @@ class Played:
     deeds: np.ndarray  # (T,E) of str
 
 
-def play(world: World, ego: Policy, mates: Sequence[Policy], episodes: int, seed: int = 0, size: int = BATCH) -> Played:
-    """`episodes` episodes of the ego with each of the teammates.
+class Seats(Protocol):
+    """Some of the agents in a batch of matches."""
+
+    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
+        """Write their actions into (B,N), where the episode is still running, (B,) bool."""
+        ...
+
+
+Ego = Policy | Callable[[np.ndarray], Seats]  # the latter is told the number of the teammate in each environment (B,)
+
+
+def play(
+    world: World, ego: Ego, mates: Sequence[Policy], episodes: int, seed: int = 0, size: int = BATCH, first: int = 0
+) -> Played:
+    """`episodes` episodes of the ego with each of the teammates, numbered from `first`.
 
     An episode depends on the seed, the teammate's name and its number only.
     """
-    seeds = np.concatenate([(crc32(f"{seed} {mate.name}".encode()) << 20) + np.arange(episodes) for mate in mates])
+    numbers = first + np.arange(episodes)
+    seeds = np.concatenate([(crc32(f"{seed} {mate.name}".encode()) << 20) + numbers for mate in mates])
     who = np.repeat(np.arange(len(mates)), episodes)
     starts = range(0, len(who), size)
     parts = [_play_batch(world, ego, mates, who[at : at + size], seeds[at : at + size]) for at in starts]
     return Played(*(np.concatenate(column).reshape(-1, episodes) for column in zip(*parts, strict=True)))
 
 
-class _Seats:
+class _PolicySeats:
     """The rows that one policy plays: which environments and agents, and what it remembers there."""
 
     def __init__(self, policy: Policy, environments: np.ndarray, agents: np.ndarray, keys: np.ndarray) -> None:
@@ -65,7 +80,6 @@ class _Seats:
         self._memory = fresh_memory(np.tile(agents, len(environments)), policy.memory_size)
 
     def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
-        """Where the episode is still running, (B,) bool."""
         playing = running[self.environments]
         own, count = self.environments[playing], int(playing.sum()) * len(self.agents)
         if not count:
@@ -81,16 +95,17 @@ class _Seats:
 
 
 def _play_batch(
-    world: World, ego: Policy, mates: Sequence[Policy], who: np.ndarray, seeds: np.ndarray
+    world: World, ego: Ego, mates: Sequence[Policy], who: np.ndarray, seeds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     batch, size = Batch(world, len(who)), len(who)
     batch.seed([int(seed) for seed in seeds])
     batch.reset()
     agents = np.arange(world.n_agents)
     ours, theirs = agents[: world.controllable], agents[world.controllable :]
-    seats = [_Seats(ego, np.arange(size), ours, streams.keys(seeds, EGO))]
+    own = _PolicySeats(ego, np.arange(size), ours, streams.keys(seeds, EGO)) if isinstance(ego, Policy) else ego(who)
+    seats: list[Seats] = [own]
     teammate_keys = streams.keys(seeds, streams.TEAMMATE)
-    seats += [_Seats(mates[t], np.flatnonzero(who == t), theirs, teammate_keys) for t in np.unique(who)]
+    seats += [_PolicySeats(mates[t], np.flatnonzero(who == t), theirs, teammate_keys) for t in np.unique(who)]
     action = np.zeros((size, world.n_agents), dtype=np.int64)
     returns, lengths, running = np.zeros(size), np.zeros(size, dtype=np.int64), np.ones(size, dtype=np.bool_)
     deeds = np.full(size, "", dtype=object)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 RESAMPLES = 2_000
+_AT_ONCE = 1_000_000  # values
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
@@ -43,15 +45,29 @@ def bootstrap(
         raise ValueError(f"there are clusters of the sizes {sizes}; give at least one, and none empty")
     values = np.concatenate(clusters)
     start, size = np.cumsum([0, *sizes[:-1]]), np.array(sizes)
-    figures = np.empty(resamples)
-    for k in range(resamples):
-        chosen = rng.integers(0, len(sizes), len(sizes))
-        within = np.repeat(chosen, size[chosen])
-        figures[k] = interquartile_mean(
-            values[start[within] + (rng.random(len(within)) * size[within]).astype(np.int64)]
-        )
+    figures: list[float] = []
+    at_once = max(_AT_ONCE // len(values), 1) if min(sizes) == max(sizes) else 1  # samples of one length make an array
+    while len(figures) < resamples:
+        chosen = rng.integers(0, len(sizes), (min(at_once, resamples - len(figures)), len(sizes)))
+        within = np.repeat(chosen, size[chosen[0]], axis=1)
+        places = start[within] + (rng.random(within.shape) * size[within]).astype(np.int64)
+        figures += interquartile_mean(values[places]).tolist()
     low, high = np.quantile(figures, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(interquartile_mean(values)), float(low), float(high))
+
+
+@cache
+def coverage(seeds: int, trials: int = 400, episodes: int = 32, resamples: int = 300) -> float:
+    """How often the 95% interval holds the true interquartile mean, measured on made-up data with so many seeds.
+
+    The values of a seed have a mean of their own, off by 0.1, and scatter by 0.3 around it, all normally.
+    """
+    rng, hits = np.random.default_rng([seeds, trials]), 0
+    for _ in range(trials):
+        drawn = [rng.normal(rng.normal(0.0, 0.1), 0.3, episodes) for _ in range(seeds)]
+        interval = bootstrap(drawn, rng, resamples=resamples)
+        hits += interval.low <= 0.0 <= interval.high
+    return hits / trials
 
 
 def worst_decile(means: Sequence[float]) -> float:

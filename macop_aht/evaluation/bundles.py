@@ -1,0 +1,78 @@
+"""Ego bundles in an evaluation: a head is chosen for every teammate by test episodes of their own, and played from then on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.evaluation.matches import Played, Seats, play
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.protocol import Policy
+
+SELECTION = 1 << 19  # the number of the first episode of choosing: no test has so many
+
+
+class BundleSeats:
+    """An agent from a bundle at play: one of its teams in every environment."""
+
+    def __init__(self, agent: EgoAgent) -> None:
+        self._agent = agent
+        agent.episode_begin()
+
+    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
+        own = slice(self._agent.controllable)
+        action[:, own] = self._agent.act(batch.obs[:, own], batch.mask[:, own])
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle, and how it chooses its heads. `budget` is in episodes per teammate; None: what is usual for the selector."""
+
+    folder: Path
+    selector: str = "meta-test"
+    budget: int | None = None
+
+    def agent(self, teams: int) -> EgoAgent:
+        return EgoAgent.load(self.folder, self.selector, teams, self.budget)
+
+    @property
+    def run_hash(self) -> str:
+        """Of the settings of the run that it comes from; groups of the same run have it on their cards."""
+        settings = self.folder / "run.toml"
+        return hashlib.sha256(settings.read_bytes()).hexdigest() if settings.exists() else ""
+
+    def meet(self, world: World, mates: Sequence[Policy], seed: int) -> tuple[Played, _Chosen]:
+        """Choose a head for each of T teammates: what came of these episodes (T,budget), and the bundle with its choices."""
+        agent, met = self.agent(len(mates)), []
+        for episode in range(agent.budget):
+            together = play(
+                world, lambda who: BundleSeats(agent), mates, 1, seed, size=len(mates), first=SELECTION + episode
+            )
+            agent.episode_end(together.returns[:, 0])
+            met.append(together)
+        nothing = np.zeros((len(mates), 0))
+        columns = [
+            np.concatenate([nothing, *[getattr(episode, name) for episode in met]], axis=1)
+            for name in ("returns", "lengths", "deeds")
+        ]
+        return Played(*columns), _Chosen(self, agent)
+
+
+class _Chosen:
+    """A bundle that has met its teammates: gives the seats of as many matches with them as are played."""
+
+    def __init__(self, bundle: Bundle, agent: EgoAgent) -> None:
+        self._bundle, self._state = bundle, agent.state
+
+    def __call__(self, who: np.ndarray) -> Seats:
+        """`who` (B,) is the teammate in each environment."""
+        agent = self._bundle.agent(len(who))
+        of_teams = {name: np.asarray(own)[who].tolist() for name, own in self._state.items() if isinstance(own, list)}
+        agent.restore({**self._state, **of_teams})
+        return BundleSeats(agent)
