@@ -196,7 +196,10 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation.curation import add
 
     target = places.find("zoo", arguments.zoo)
-    for card in add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least):
+    cards = add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least)
+    if not cards:
+        print("no group was added: the run has generated none that is new and good enough")
+    for card in cards:
         print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
 
 
@@ -310,6 +313,17 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=_positive, help="of the processor (default: up to two)")
 
 
+def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """The method, and the settings of the one that these words choose."""
+    from macop_aht.methods.runs import METHODS, find
+
+    about = "; ".join(f"{name}: {method.about}" for name, method in METHODS.items())
+    parser.add_argument("--method", default="macop", help=f"{about}. Its settings are below (default: %(default)s)")
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument("--method", default="macop")
+    _add_settings(parser, find(chosen.parse_known_args(words)[0].method).config)
+
+
 def _add_zoo(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="the groups of a scenario")
@@ -389,12 +403,6 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train an ego agent, and the teammates that it learns with")
     _add_run_options(train)
     train.add_argument(
-        "--method",
-        default="macop",
-        help="macop, macop+, fcp, trajedi, lipo, finetune, single-head, random-head, ewc or clear; its settings are below "
-        "(default: %(default)s)",
-    )
-    train.add_argument(
         "--preset",
         choices=("paper", "fast", "demo"),
         default="fast",
@@ -446,11 +454,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     comparison.set_defaults(run=_compare)
     _add_zoo(commands.add_parser("zoo", help="list, add or verify teammate groups"))
     if command == "train":
-        from macop_aht.methods.runs import find
-
-        chosen = argparse.ArgumentParser(add_help=False)
-        chosen.add_argument("--method", default="macop")
-        _add_settings(train, find(chosen.parse_known_args(words)[0].method).config)
+        _add_method(train, words)
     train.set_defaults(run=_train)
     return parser
 

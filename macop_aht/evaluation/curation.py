@@ -106,7 +106,7 @@ def add(folder: Path, target: Path, split: Split, most: int | None = None, least
     world = build(run.scenario)
     candidates = [_candidate(run, group, world, target) for group in run.groups]
     candidates = [candidate for candidate in candidates if candidate.card.self_play >= least]
-    present = [_load(card, target) for card in cards.values() if card.generator == run.generator]
+    present = [_load(card, target) for card in cards.values()]  # of whatever generator and split
     kept = without_duplicates(world, candidates, present)[:most]
     number = 1 + max(
         (int(name.split("/")[1]) for name, card in cards.items() if card.generator == run.generator), default=-1
@@ -209,7 +209,7 @@ class _Witness:
 
 
 def without_duplicates(world: World, candidates: Sequence[Candidate], present: Sequence[Candidate]) -> list[Candidate]:
-    """Those that are not nearly the same as one kept before: the same deed, good cross-play both ways, the same decisions."""
+    """Those that are not nearly the same as one before: the same deed, good cross-play both ways, the same decisions."""
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda candidate: -candidate.card.self_play):
         if not any(_alike(world, candidate, other) for other in [*present, *kept]):

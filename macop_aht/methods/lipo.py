@@ -21,7 +21,7 @@ from macop_aht.methods import terms
 from macop_aht.methods.fcp import stages_beside, two_stages
 from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, train_teams
+from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, shares, train_teams
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,9 @@ def with_each_other(
 ) -> Source:
     """Every member in those seats, where it explores, with every other in the rest; a batch has as much of each partner."""
     world, others = setup.world, net.population - 1
-    owner, partner, ring = pairing(net.population, -(-training.envs // others))
-    replay = Replay(world, net.population, training.capacity // others, training.mixer == "qmix", seats, rings=others)
+    envs, capacity = shares(training, others)
+    owner, partner, ring = pairing(net.population, envs)
+    replay = Replay(world, net.population, capacity, training.mixer == "qmix", seats, rings=others)
     pairs = np.stack([owner, partner] if 0 in seats else [partner, owner], axis=1)
     seating = Seating.cross_play(net, net, pairs, 1, world.controllable)
     return Source(Collector(world, seating, owner, replay, seed, setup.device, ring), share=0.5, explorers=seats)

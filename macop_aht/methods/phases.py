@@ -100,6 +100,12 @@ class EgoConfig:
         at_least(self, 0, "self_play")
 
 
+def shares(training: TrainingConfig, rings: int) -> tuple[int, int]:
+    """Environments and capacity of each of so many rings that a member's episodes go to: room for its part of a batch."""
+    envs, batch = -(-training.envs // rings), -(-training.batch // rings)
+    return envs, max(training.capacity // rings, envs + batch)
+
+
 # --- Groups
 
 
@@ -184,9 +190,9 @@ def join(
     network's own self-play (deviation 9), `demonstrations` the share of the groups' self-play in the replay.
     """
     world, own, many = setup.world, range(setup.world.controllable), groups.population
-    each = -(-training.envs // many)
+    each, capacity = shares(training, many)
     group, ego = np.repeat(np.arange(many), each), np.zeros(many * each, dtype=np.int64)
-    replay = Replay(world, 1, training.capacity // many, training.mixer == "qmix", own, rings=many)
+    replay = Replay(world, 1, capacity, training.mixer == "qmix", own, rings=many)
     pairs = np.stack([np.zeros(many, dtype=np.int64), np.arange(many)], axis=1)
     together = Seating.cross_play(net, groups, pairs, each, world.controllable)
     sources = [Source(Collector(world, together, ego, replay, seed, setup.device, ring=group), explorers=own)]

@@ -36,7 +36,10 @@ from macop_aht.methods.phases import Outcome, Setup
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import hint
 
-__all__ = ["METHODS", "Finished", "MethodRun", "configure", "ego_of", "groups_of", "read_run", "setup_of", "train"]
+__all__ = [
+    "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "ego_of", "find", "groups_of", "preset",
+    "read_run", "setup_of", "train",
+]  # fmt: skip
 
 
 class Method(NamedTuple):

@@ -1,0 +1,46 @@
+"""What an ego keeps and gains when it learns with group after group: the paper's backward and forward transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def backward_transfer(returns: np.ndarray) -> float:
+    """BWT: what learning does to the returns with earlier groups, on average; below 0 where they are forgotten.
+
+    `returns[k,j]` is the return with group j after learning with group k: (K,K).
+    """
+    count = _groups(returns)
+    drops = returns - np.diag(returns)  # from what it was when group j had just been learnt
+    return float(np.mean([drops[k, :k].mean() for k in range(1, count)]))
+
+
+def forward_transfer(returns: np.ndarray, fresh: np.ndarray) -> float:
+    """FWT: what earlier groups do to the return with a newly learnt one, on average.
+
+    `fresh[j]` is the return of an ego that has learnt with group j alone: (K,K) (K,).
+    """
+    count = _groups(returns)
+    if fresh.shape != (count,):
+        raise ValueError(f"fresh has the shape {fresh.shape}; it needs a return for each of the {count} groups")
+    gains = np.diag(returns) - fresh
+    return float(np.mean([gains[1 : k + 1].mean() for k in range(1, count)]))
+
+
+def returns_over_time(decisions: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """The matrix of a run with group after group, from its decisions: (K,K), one row and one column for every lesson."""
+    names = decisions[0]["groups"]
+    lessons = [decision for decision in decisions if "group" in decision and "returns" in decision]
+    columns = [names.index(lesson["group"]) for lesson in lessons]
+    return np.array([[lesson["returns"][column] for column in columns] for lesson in lessons])
+
+
+def _groups(returns: np.ndarray) -> int:
+    if returns.ndim != 2 or returns.shape[0] != returns.shape[1] or len(returns) < 2:
+        raise ValueError(
+            f"returns have the shape {returns.shape}; needed are K rows and K columns for a sequence of K groups, two at least"
+        )
+    return len(returns)

@@ -1,0 +1,424 @@
+"""The baselines' own terms against numbers worked out by hand, and a small whole run of every method."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from macop_aht.cli import main
+from macop_aht.config import changed, settings
+from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.evaluation import summary
+from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
+from macop_aht.learner import checkpoints
+from macop_aht.learner.mixers import Vdn
+from macop_aht.learner.networks import Shape, Stack, weights
+from macop_aht.learner.replay import Replay
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.learner.update import Learner, UpdateConfig, q_values
+from macop_aht.methods import clear, ewc, lipo, origins, phases, presets
+from macop_aht.methods.continual import Lesson
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.origins import lessons
+from macop_aht.methods.phases import EgoConfig, Setup
+from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, read_run, train
+from macop_aht.scenarios import SCENARIOS, build
+from tests.test_learner import filled_replay, generator
+
+CPU = torch.device("cpu")
+SMALL = TrainingConfig(envs=4, batch=8, capacity=60, target_every=15, ratio=4)
+MACOP = MacopConfig(
+    population=2, min_iterations=2, max_iterations=2, stop_threshold=2.0, teammate_steps=900, ego_steps=900,
+    test_episodes=4, expansion_threshold=-9.0, teammates=SMALL, mutation=SMALL, ego=SMALL,
+)  # fmt: skip
+STAGES = {"teammates": {"population": 3, "steps": 1_200}, "ego": {"steps": 900}}
+CHANGES = {  # for small runs, beside MACOP
+    "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 16},
+}  # fmt: skip
+
+
+# --- Transfer
+
+
+def test_transfer_by_hand():
+    returns = np.array([[1.0, 0.0, 0.3], [0.6, 0.8, 0.2], [0.5, 0.7, 0.9]])
+    # After group 2, group 1 is down by 0.4; after group 3, groups 1 and 2 are down by 0.5 and 0.1: (-0.4 - 0.3) / 2.
+    assert backward_transfer(returns) == pytest.approx(-0.35)
+    # Group 2 has gained 0.3 and group 3 lost 0.1 against fresh egos: (0.3 + (0.3 - 0.1) / 2) / 2. Group 1 does not count.
+    assert forward_transfer(returns, np.array([0.0, 0.5, 1.0])) == pytest.approx(0.2)
+    with pytest.raises(ValueError, match=r"shape \(1, 1\); needed are K rows and K columns"):
+        backward_transfer(returns[:1, :1])
+    with pytest.raises(ValueError, match="a return for each of the 3 groups"):
+        forward_transfer(returns, np.zeros(2))
+
+
+def test_transfer_is_read_from_decisions():
+    decisions = [{"groups": ["a", "b"]}] + [
+        {"group": name, "returns": returns}
+        for name, returns in (("b", [0.1, 0.9]), ("a", [0.8, 0.3]), ("b", [0.2, 1.0]))
+    ]
+    expected = [[0.9, 0.1, 0.9], [0.3, 0.8, 0.3], [1.0, 0.2, 1.0]]
+    np.testing.assert_array_equal(returns_over_time(decisions), expected)
+
+
+# --- Several rings
+
+
+def marked_replay(rings, capacity=12, filled=None):
+    """Episodes of one step, whose reward is 100 * ring + slot."""
+    replay = Replay(build("LBF4", limit=3), 1, capacity, with_state=False, seats=[0], rings=rings)
+    for ring in range(rings):
+        count = (filled or [capacity] * rings)[ring]
+        slots = replay.begin(np.full(count, ring))
+        replay.reward[ring, slots, 0] = 100 * ring + slots
+        replay.mask[ring, slots] = True
+        replay.action[ring, slots, 0] = 1
+        replay.end(np.full(count, ring), slots, np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+    return replay
+
+
+def test_a_batch_has_as_much_of_every_ring():
+    replay, rng, extra = marked_replay(3, filled=[12, 4, 7]), np.random.default_rng(0), np.zeros(3)
+    assert len(replay) == 12  # four of each, since one has four only
+    for _ in range(200):
+        batch = replay.sample(8, rng, CPU)
+        reward = batch.reward[0].numpy()
+        assert len(set(reward.tolist())) == 8
+        count = np.bincount(reward.astype(int) // 100, minlength=3)
+        assert sorted(count) == [2, 3, 3]
+        extra += count
+    assert extra / extra.sum() == pytest.approx([1 / 3] * 3, abs=0.02)
+
+
+def test_members_draw_from_their_own_rings():
+    replay = Replay(build("LBF4", limit=3), 2, 4, with_state=False, rings=2)
+    for ring in range(4):
+        slots = replay.begin(np.full(4, ring))
+        replay.reward[ring, slots, 0] = ring
+        replay.end(np.full(4, ring), slots, np.ones(4, dtype=np.int64), np.zeros(4, dtype=np.bool_))
+    batch = replay.sample(6, np.random.default_rng(0), CPU)
+    assert np.sort(batch.reward.numpy(), axis=1).tolist() == [[0, 0, 0, 1, 1, 1], [2, 2, 2, 3, 3, 3]]
+
+
+def test_the_ego_meets_all_groups_alike(monkeypatch):
+    captured = {}
+    monkeypatch.setattr(phases, "run", lambda setup, phase, training: captured.setdefault("training", training))
+    world = build("CN3")
+    setup = Setup(world, MACOP, 0, CPU)
+    net, groups = Stack(Shape.of(world), 1, generator()), Stack(Shape.of(world), 3, generator(1))
+    phases.join(setup, "", net, groups, SMALL, 100, seed=0)
+    collector = captured["training"].sources[0].collector
+    assert collector.ring.tolist() == [0, 0, 1, 1, 2, 2]  # four environments do not come out: six
+    assert collector.member.tolist() == [0] * 6
+    ego, mates = collector.rollout._tables
+    assert ego.rows[0].tolist() == [3 * b + i for b in range(6) for i in (0, 1)]  # both of the ego's agents everywhere
+    assert mates.rows.tolist() == [[2, 5], [8, 11], [14, 17]]
+    assert collector.replay.seats.tolist() == [0, 1]
+    assert collector.replay.length.shape == (3, 20)
+
+
+# --- LIPO
+
+
+def test_everybody_meets_every_other():
+    owner, partner, ring = lipo.pairing(3, each=2)
+    pairs = list(zip(owner.tolist(), partner.tolist(), ring.tolist(), strict=True))
+    assert pairs == [
+        (0, 1, 0), (0, 2, 1), (0, 1, 0), (0, 2, 1),
+        (1, 2, 2), (1, 0, 3), (1, 2, 2), (1, 0, 3),
+        (2, 0, 4), (2, 1, 5), (2, 0, 4), (2, 1, 5),
+    ]  # fmt: skip
+
+
+def test_cross_play_counts_against_both(monkeypatch):
+    """In the ego's seats and in the teammates', half of the weight each; the team's reward is negated."""
+    captured = {}
+    monkeypatch.setattr(lipo, "train_teams", lambda *given: captured.update(given=given))
+    config = changed(configure("lipo", MACOP), {"alpha_cross": 0.4, "teammates": {"population": 3}})
+    lipo.incompatible_teams(Setup(build("CN3", limit=6), config, 0, CPU))
+    _, _, teams, sources, training, _, seed, losses = captured["given"]
+    _, as_ego, as_mate = sources
+    assert [source.share for source in sources] == [1.0, 0.5, 0.5]
+    for source, seats in ((as_ego, [0, 1]), (as_mate, [2])):
+        collector = source.collector
+        assert collector.replay.seats.tolist() == list(source.explorers) == seats
+        seated = np.empty((collector.size, 3), dtype=int)
+        for table in collector.rollout._tables:
+            for member, rows in enumerate(table.rows):
+                seated.reshape(-1)[rows] = member
+        partners = [i for i in range(3) if i not in seats]
+        assert (seated[:, seats] == collector.member[:, None]).all()
+        assert (seated[:, partners] == (collector.member[:, None] + 1 + collector.ring[:, None] % 2) % 3).all()
+    learner = Learner(teams.net, Vdn(), UpdateConfig())
+    assert {name: weight for name, (weight, _) in losses.items()} == {"cross_as_ego": 0.2, "cross_as_mate": 0.2}
+    collector = as_mate.collector
+    while len(collector.replay) < training.batch:
+        collector.step()
+    collector.replay.reward[:] = 1.0  # as if every step had paid
+    loss = losses["cross_as_mate"][1](learner, None, None)
+    collector.replay.reward[:] = -1.0
+    same = collector.replay.sample(
+        training.batch, np.random.default_rng([seed, 4]), CPU
+    )  # the term's own draws once more
+    torch.testing.assert_close(loss, learner.td_loss(same, q_values(learner.net, same), "cross"))
+
+
+# --- EWC
+
+
+def test_penalty_by_hand():
+    net = Stack(Shape(obs=2, actions=3, agents=1), 1, generator())
+    parameters = list(net.parameters())
+    importance = [torch.full_like(part, 2.0) for part in parameters]
+    importance[0][0, 0, 0] = 10.0
+    term = ewc.penalty(net, importance)
+    learner = Learner(net, Vdn(), UpdateConfig())
+    assert term(learner, None, None).tolist() == [0.0]
+    with torch.no_grad():
+        parameters[0][0, 0, 0] += 3.0  # F = 10, moved by 3: 90
+        parameters[-1][0, 1] -= 0.5  # F = 2, moved by 0.5: 0.5
+    assert term(learner, None, None).item() == pytest.approx(90.5, rel=1e-5)
+
+
+def test_fisher_by_hand():
+    """Two episodes of one step each, action 1, where Q = b: the gradient of (b - r)^2 by b is 2 (b - r)."""
+    net = Stack(Shape.of(build("LBF4")), 1, generator())
+    with torch.no_grad():
+        net.heads.head2.weight.zero_()
+        net.heads.head2.bias.fill_(0.5)
+    replay = marked_replay(1, capacity=2)
+    replay.reward[0, :, 0] = [0.5 + 1.0, 0.5 - 1.0]  # gradients -2 and 2: their squares are 4, while their mean is 0
+    learner = Learner(net, Vdn(), UpdateConfig())
+    found = dict(
+        zip(
+            (name for name, _ in net.named_parameters()),
+            ewc.fisher(learner, replay, 6, np.random.default_rng(0)),
+            strict=True,
+        )
+    )
+    np.testing.assert_allclose(found["heads.head2.bias"], [[0.0, 4.0, 0.0, 0.0, 0.0]], rtol=1e-5)
+    hidden = found["heads.head2.weight"][0, :, 1]  # 4 h^2: that of the memory's features
+    assert (hidden > 0).any()
+    assert (found["backbone.encoder1.weight"] == 0).all()  # behind weights of zero, nothing matters
+
+
+def test_a_stiff_penalty_holds_the_weights():
+    world, moved = build("LBF4"), []
+    for mu in (0.0, 1e4):
+        net, group = Stack(Shape.of(world), 1, generator()), Stack(Shape.of(world), 1, generator(1))
+        before = [part.detach().clone() for part in net.parameters()]
+        memory = {"fisher": phases.numbered([torch.ones_like(part) for part in before])}
+        setup = Setup(world, changed(configure("ewc", MACOP), {"mu": mu, "fisher_episodes": 1}), 0, CPU)
+        after = ewc.teach(setup, Lesson("", net, group, memory, seed=5))
+        moved.append(
+            sum(float(((new.detach() - old) ** 2).sum()) for new, old in zip(net.parameters(), before, strict=True))
+        )
+        assert all((after["fisher"][k] >= 1.0).all() for k in after["fisher"])  # what has mattered goes on to matter
+    assert moved[1] < 0.2 * moved[0]
+
+
+# --- CLEAR
+
+
+def test_what_is_kept_is_split_evenly():
+    rng, memory, slots = np.random.default_rng(0), {}, []
+    for group in range(3):
+        latest = marked_replay(1)
+        latest.reward[0, :, 0] += 1_000 * group
+        latest.length[0, :2] = 0  # unfinished
+        memory = clear.share_out(12, memory, latest, rng)
+        slots.append(memory)
+    assert [kept["length"].shape for kept in slots] == [(1, 12), (2, 6), (3, 4)]
+    assert [int((kept["length"] > 0).sum()) for kept in slots] == [10, 12, 12]  # ten were there to be kept
+    groups = (memory["reward"][:, :, 0] // 1_000).astype(int)
+    assert groups.tolist() == [[0] * 4, [1] * 4, [2] * 4]
+    assert memory["reward"][0, :, 0].tolist() == slots[0]["reward"][0, :4, 0].tolist()
+    kept = memory["reward"][:, :, 0] % 1_000
+    assert ((kept >= 2) & (kept < 12)).all()
+    assert all(len(set(own)) == 4 for own in kept.tolist())
+
+
+def test_rehearsal_is_the_loss_on_earlier_groups():
+    world = build("LBF4", limit=6)
+    config = configure("clear", MACOP)
+    setup = Setup(world, config, 0, CPU)
+    replay = filled_replay(world, population=2)  # twelve episodes each, as of two groups
+    memory = {name: array[:, :12] for name, array in replay.state_arrays().items() if name not in ("next", "full")}
+    for name in ("obs", "mask", "action"):  # the ego's place only
+        memory[name] = memory[name][:, :, :, :1]
+    memory["state"] = memory["state"][..., :0]
+    term = clear.rehearsal(setup, memory, seed=5)
+    learner = Learner(Stack(Shape.of(world), 1, generator()), Vdn(), UpdateConfig())
+    again = Replay(world, 1, 12, False, [0], rings=2)
+    again.load_arrays({**memory, "next": np.zeros(2, dtype=np.int64), "full": np.array(True)})
+    batch = again.sample(8, np.random.default_rng([5, 3]), CPU)
+    expected = learner.td_loss(batch, q_values(learner.net, batch), "cross")
+    torch.testing.assert_close(term(learner, None, None), expected)
+
+
+# --- Whole runs
+
+
+def files(folder):
+    return {path.name: path for path in sorted((folder / "phases").glob("*.npz"))}
+
+
+def small(method, origin):
+    config = changed(configure(method, MACOP), CHANGES.get(method, {}))
+    if METHODS[method].groups_from:
+        config = replace(config, groups=str(origin))
+    return MethodRun("LBF4", method, 1, config=config)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A finished run of every method but Macop+: those whose groups others need come first. One of them with figures."""
+    folder, finished, draw = tmp_path_factory.mktemp("runs"), {}, summary.draw
+    for method in METHODS:
+        if method != "macop+":
+            origin = folder / ("trajedi" if method in ("ewc", "clear") else "macop")
+            finished[method] = train(small(method, origin), folder / method, device="cpu", say=lambda line: None)
+            summary.draw = draw if method == "fcp" else lambda *given: None
+            summary.write(finished[method], folder / method, say=lambda line: None)
+    summary.draw = draw
+    return folder, finished
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if not method.startswith("macop")])
+def test_a_run_killed_in_its_last_phase_ends_the_same(runs, method, tmp_path, monkeypatch):
+    """A run that has its groups does not need the one that they are from any more; Random Head takes its ego from there."""
+    folder, finished = runs
+    run, again = finished[method].run, tmp_path / "run"
+    shutil.copytree(folder / method, again)
+    max(path for name, path in files(again).items() if name.startswith("ego")).unlink()
+    if method != "random-head":
+        monkeypatch.setattr(origins, "check", None)
+        monkeypatch.setattr(origins, "borrow", None)
+    result = train(run, again, resume=True, device="cpu", say=lambda line: None)
+    assert read_run(again) == run
+    assert result.decisions == finished[method].decisions
+    for name, path in files(folder / method).items():
+        ours = checkpoints.flatten(checkpoints.read(files(again)[name])[0])
+        theirs = checkpoints.flatten(checkpoints.read(path)[0])
+        assert ours.keys() == theirs.keys()
+        for entry, value in ours.items():
+            np.testing.assert_array_equal(value, theirs[entry], err_msg=f"{name} {entry}")
+
+
+def test_runs_tell_what_they_have_come_to(runs):
+    folder, finished = runs
+    assert (folder / "fcp" / "crossplay.png").exists()
+    assert not (folder / "fcp" / "process.png").exists()
+    for method, run in finished.items():
+        figures = json.loads((folder / method / "summary.json").read_text())
+        assert figures["method"] == method
+        assert len(figures["groups"]) == len(figures["self_play"]) == len(figures["ego"])
+        assert figures["heads"] == (run.outcome.ego.n_heads if method in ("macop", "random-head") else 1)
+    matrix = np.loadtxt(folder / "random-head" / "crossplay.csv", delimiter=",", skiprows=1)[:, 1:]
+    assert len(matrix) == finished["macop"].outcome.ego.n_heads > 1
+    np.testing.assert_allclose(
+        json.loads((folder / "random-head" / "summary.json").read_text())["ego"], matrix.mean(axis=0)
+    )
+
+
+def test_groups_and_their_order_are_macops(runs):
+    folder, finished = runs
+    macop = finished["macop"]
+    expected = [decision["group"] for decision in macop.decisions if "new_head" in decision]
+    assert len(expected) == 4  # two in each of two iterations, some of them perhaps for the second time
+    for method in ("finetune", "single-head"):
+        own = [decision["group"] for decision in finished[method].decisions if "group" in decision]
+        assert own == expected == lessons(folder / "macop")
+        assert finished[method].outcome.names == macop.outcome.names
+        for name, value in weights(finished[method].outcome.groups).items():
+            np.testing.assert_array_equal(value, weights(macop.outcome.groups)[name])
+    for name, value in weights(finished["random-head"].outcome.ego).items():
+        np.testing.assert_array_equal(value, weights(macop.outcome.ego)[name])
+    for method in ("ewc", "clear"):
+        own = [decision["group"] for decision in finished[method].decisions if "group" in decision]
+        assert own == ["0/0", "0/1", "0/2"]
+        assert returns_over_time(finished[method].decisions).shape == (3, 3)
+
+
+def test_what_is_remembered(runs):
+    folder, _ = runs
+
+    def memory(method, k):
+        return checkpoints.read(files(folder / method)[f"ego-{k:03d}.npz"])[0]
+
+    assert memory("finetune", 4).keys() == {"ego"}
+    assert [len(memory("single-head", k)["snapshots"]) for k in (1, 2, 3, 4)] == [1, 2, 3, 4]
+    assert [memory("ewc", k).keys() for k in (1, 2, 3)] == [{"ego", "fisher"}] * 3
+    assert [memory("clear", k)["kept"]["length"].shape for k in (1, 2, 3)] == [(1, 16), (2, 8), (3, 5)]
+
+
+def test_bundles_and_the_zoo_take_baselines(runs, tmp_path, capsys):
+    folder, _ = runs
+    assert main(["export", str(folder / "clear"), "--out", str(tmp_path / "bundle")]) == 0
+    assert EgoAgent.load(tmp_path / "bundle").heads == 1
+    (tmp_path / "zoo").mkdir()
+    assert main(["zoo", "add", str(folder / "lipo"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0
+    assert (tmp_path / "zoo" / "LBF4" / "lipo-0.onnx").exists()
+    assert main(["zoo", "add", str(folder / "finetune"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0
+    assert "no group was added" in capsys.readouterr().out
+
+
+# --- Settings and mistakes
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_every_preset_in_every_scenario(method):
+    kind = METHODS[method].config
+    assert all(setting.about for setting in settings(kind))
+    for scenario in SCENARIOS:
+        for name in presets.MACOP:
+            config = preset(method, name, scenario)
+            assert type(config) is kind
+            MethodRun(scenario, method, config=config)
+            if hasattr(config, "ego") and isinstance(config.ego, EgoConfig):
+                assert config.ego.training == presets.macop(name, scenario).ego
+
+
+def test_steps_are_scaled_as_macops():
+    paper, demo = (preset("lipo", name, "LBF4") for name in ("paper", "demo"))
+    assert (paper.teammates.population, paper.teammates.steps, paper.ego.steps) == (6, 1_000_000, 1_000_000)
+    assert (demo.teammates.steps, demo.ego.steps) == (320_000, 320_000)  # 160,000 of 500,000, and 40,000 of 125,000
+    assert preset("fcp", "paper", "SMAC2").ego.steps == 1_000_000
+    assert preset("ewc", "paper", "SMAC2").ego.steps == 500_000  # with each group, as Macop's
+    assert (
+        preset("lipo", "paper", "LBF4").teammates.training.ratio
+        == preset("fcp", "paper", "LBF4").teammates.training.ratio / 2
+    )
+
+
+def test_mistakes_are_told(runs, tmp_path, capsys):
+    folder, _ = runs
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(folder / "trajedi", unfinished)
+    (unfinished / "summary.json").unlink()
+    for words, message in (
+        (["--method", "lippo"], "unknown method 'lippo'; did you mean 'lipo'?"),
+        (["--method", "ewc"], "name one with --groups RUN, a finished run of LBF4 by macop"),
+        (["--method", "ewc", "--groups", str(tmp_path)], "holds no run: there is no run.toml in it; --groups takes"),
+        (
+            ["--method", "ewc", "--groups", str(folder / "finetune")],
+            "is of LBF4 by finetune; --groups takes a finished",
+        ),
+        (
+            ["--method", "random-head", "--groups", str(folder / "fcp")],
+            "by fcp; --groups takes a finished run of LBF4 by",
+        ),
+        (["--method", "clear", "--groups", str(unfinished)], "is not finished; go on with --resume first"),
+        (["--method", "clear", "--kept-episodes", "9"], "kept_episodes is 9; it must be at least twice a batch, 64"),
+        (["--method", "lipo", "--population", "1"], "population is 1; LIPO needs at least 2 groups"),
+    ):
+        assert main(["train", "LBF4", *words, "--out", str(tmp_path / "run")]) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()
+    assert main(["train", "LBF1", "--method", "ewc", "--groups", str(folder / "trajedi"), "--out", "x"]) == 2
+    assert "is of LBF4 by trajedi; --groups takes a finished run of LBF1" in capsys.readouterr().err
+    with pytest.raises(TypeError, match="fcp has a FcpConfig, not a MacopConfig"):
+        MethodRun("LBF4", "fcp", config=MACOP)
