@@ -143,6 +143,19 @@ def _campaign(arguments: argparse.Namespace) -> int:
     return 0 if conduct(campaign, Path(arguments.out)) else 1
 
 
+def _reproduce(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.reproduction import REPRODUCTIONS
+    from macop_aht.reproduction.material import Material
+
+    material = Material.load(Path(arguments.campaign))
+    out = Path(arguments.out) if arguments.out else material.folder / "reproduction"
+    out.mkdir(parents=True, exist_ok=True)
+    print(REPRODUCTIONS[arguments.name](material, out))
+    print(f"wrote {out / arguments.name}.md, .csv and pictures")
+
+
 def _compare(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
@@ -368,6 +381,13 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_campaign)
 
 
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", choices=("table1", "fig-process", "fig-crossplay"))
+    parser.add_argument("--campaign", required=True, metavar="FOLDER", help="that `macop campaign` has written")
+    parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
+    parser.set_defaults(run=_reproduce)
+
+
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
     command = words[0] if words else ""
@@ -448,6 +468,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     crossplay.set_defaults(run=_crossplay)
     _add_pool(commands.add_parser("pool", help="the egos of some runs with all groups that these have generated"))
     _add_campaign(commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them"))
+    _add_reproduce(commands.add_parser("reproduce", help="the paper's tables and figures from a campaign"))
     comparison = commands.add_parser("compare", help="compare two agents by the rows of their evaluations")
     comparison.add_argument("first", metavar="A.csv")
     comparison.add_argument("second", metavar="B.csv")

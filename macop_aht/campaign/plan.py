@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from macop_aht import scenarios as worlds
 from macop_aht.config import ConfigError, at_least, changed, from_mapping, parse
+from macop_aht.methods import presets
 from macop_aht.methods.runs import METHODS, MethodRun, find, preset
 from macop_aht.scenarios.spec import hint
 
@@ -35,7 +35,7 @@ class Campaign:
         for name in ("scenarios", "methods", "seeds"):
             _check_list(name, getattr(self, name))
         for scenario in self.scenarios:
-            worlds.find(scenario)
+            presets.macop(self.preset, scenario)  # raises where there is no such preset or scenario
         for method in self.methods:
             find(method)
             source = GROUPS_OF.get(method)
