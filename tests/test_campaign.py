@@ -1,5 +1,6 @@
 """Campaigns: what is done in which order, what a failure stops, what a kill costs, and the evaluation at the end."""
 
+import io
 import os
 import random
 import signal
@@ -12,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from macop_aht.campaign import conduct as conducting
+from macop_aht.campaign.board import table
 from macop_aht.campaign.plan import Campaign, read, tasks
 from macop_aht.campaign.processes import Processes, going_on, lock
 from macop_aht.campaign.runner import Ledger, run
@@ -185,7 +188,7 @@ def test_what_is_done_stands_until_its_command_changes(tmp_path):
     ]  # fmt: skip
 
 
-def test_time_left_is_by_tasks_of_the_same_kind(tmp_path):
+def test_the_board_shows_where_all_stand_and_time_left_by_tasks_of_the_same_kind(tmp_path):
     ledger = Ledger(tmp_path, tasks(replace(PLAN, methods=["macop", "fcp"])))
     assert ledger.minutes_left(places=2) is None
     for name, minutes in (("LBF4/macop/0", 8.0), ("LBF4/fcp/0", 2.0)):
@@ -194,6 +197,15 @@ def test_time_left_is_by_tasks_of_the_same_kind(tmp_path):
     running.state, running.since = "running", time.monotonic() - 3 * 60
     # macop/1 has 8 - 3 left, fcp/1 has 2, and the evaluation, of which nothing is known, counts as the mean of all, 5.
     assert ledger.minutes_left(places=2) == pytest.approx((5 + 2 + 5) / 2, abs=0.01)
+    ledger.standing["LBF4/fcp/1"].state = "failed"
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table(ledger, places=2))
+    assert [line.rstrip() for line in console.export_text().splitlines()] == [
+        "2 done, 1 running, 1 to come, 1 failed; about 5 min left",
+        "LBF4/macop       0: done 8.0 min  1: running 3.0 min",
+        "LBF4/fcp         0: done 2.0 min  1: failed",
+        "LBF4/evaluation  to come",
+    ]
 
 
 # --- Processes
@@ -271,10 +283,14 @@ def reference(tmp_path_factory):
     return folder
 
 
+def phases(folder):
+    return sorted(folder.glob("SMAC1/*/2/phases/*.npz"))
+
+
 def assert_alike(folder, other):
     """The same rows, and the same weights after every phase."""
     assert (folder / "SMAC1" / "rows.csv").read_bytes() == (other / "SMAC1" / "rows.csv").read_bytes()
-    ours, theirs = (sorted(path.glob("SMAC1/*/2/phases/*.npz")) for path in (folder, other))
+    ours, theirs = phases(folder), phases(other)
     assert [path.relative_to(folder) for path in ours] == [path.relative_to(other) for path in theirs]
     for one, two in zip(ours, theirs, strict=True):
         arrays, expected = (checkpoints.flatten(checkpoints.read(path)[0]) for path in (one, two))
@@ -319,20 +335,22 @@ def test_a_campaign_stopped_at_any_phase_ends_in_the_same_rows(reference, tmp_pa
 
 @pytest.mark.slow
 def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tmp_path):
-    """All its processes by SIGKILL, wherever they are; then, once, the campaign alone."""
+    """All its processes by SIGKILL, wherever they are; once the campaign alone, so that the next one finds its runs at work."""
     (tmp_path / "tiny.toml").write_text(to_toml(TINY))
     command = [sys.executable, "-m", "macop_aht", "campaign", str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "c")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     rng, kills = random.Random(), 0
     for attempt in range(6):
+        before = phases(tmp_path / "c")
         process = subprocess.Popen(command, env=environment, start_new_session=True)
-        if attempt < 5:
-            time.sleep(4 + 12 * rng.random())
-            if process.poll() is None:
-                (os.kill if attempt == 4 else os.killpg)(process.pid, signal.SIGKILL)
+        if attempt < 5:  # killed some time after a phase has ended
+            while process.poll() is None and len(phases(tmp_path / "c")) <= len(before):
+                time.sleep(0.02)
+            time.sleep(2 * rng.random())
+            (os.kill if attempt == 2 else os.killpg)(process.pid, signal.SIGKILL)
             kills += process.wait() == -signal.SIGKILL
+    assert kills == 5
     assert process.wait() == 0
-    assert kills >= 3
     assert_alike(tmp_path / "c", reference)
 
 

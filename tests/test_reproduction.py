@@ -111,9 +111,9 @@ def campaign(tmp_path):
 def test_a_partial_table_says_what_is_missing(campaign, capsys):
     assert main(["reproduce", "table1", "--campaign", str(campaign)]) == 0
     printed = capsys.readouterr().out
-    assert "7 runs are missing:** LBF4/fcp/1, PP1/macop/0" in printed
-    assert "| macop | **2.00 ± 0.35** (1.64 ± 0.03) | +100.0 (+60.4) |" in printed
-    assert "| fcp | 1.50 n/a (1.33 ± 0.06) | +50.0 (+25.8) |" in printed
+    assert "missing are the runs** LBF4/fcp/1, PP1/macop/0, PP1/macop/1, " in printed
+    assert "| macop | **2.00 ± 0.35** (1.64 ± 0.03) | +100.0 (+64.0) |" in printed
+    assert "| fcp | 1.50 n/a (1.33 ± 0.06) | +50.0 (+33.0) |" in printed
     out = campaign / "reproduction"
     assert (out / "table1.md").read_text() in printed
     assert (out / "table1.png").stat().st_size > 1_000
@@ -128,7 +128,7 @@ def test_without_finetune_nothing_is_scaled(campaign):
     write_rows(rows, campaign / "LBF4" / "rows.csv")
     text = REPRODUCTIONS["table1"](Material.load(campaign), campaign)
     assert "**Not scaled, since Finetune is missing:** LBF4." in text
-    assert "| macop | **0.90** (1.64 ± 0.03) | - (+60.4) |" in text
+    assert "| macop | **0.90** | - |" in text
 
 
 def test_nothing_to_reproduce_says_so(campaign, tmp_path, capsys):
@@ -152,7 +152,7 @@ def test_figures_of_a_run(tmp_path, capsys):
     assert main(["train", "LBF4", "--preset=demo", "--threads=1", f"--out={run}", *small]) == 0
     for name in ("fig-process", "fig-crossplay"):
         assert main(["reproduce", name, "--campaign", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-        assert "1 runs are missing:** LBF4/macop/1." in capsys.readouterr().out
+        assert "missing are the runs** LBF4/macop/1." in capsys.readouterr().out
     out = tmp_path / "out"
     assert {path.name for path in out.glob("*.png")} == {"fig-process-LBF4-macop-0.png", "fig-crossplay-LBF4.png"}
     groups = json.loads((run / "summary.json").read_text())["groups"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
@@ -39,8 +39,8 @@ class Board:
             self._live.update(table(ledger, self._places), refresh=True)
 
 
-def table(ledger: Ledger, places: int) -> Table:
-    """A line for the runs of a method, and one for every evaluation."""
+def table(ledger: Ledger, places: int) -> Group:
+    """How far it is in all, then a line for the runs of a method, and one for every evaluation."""
     lines: dict[str, list[str]] = {}
     for name, own in ledger.standing.items():
         line, _, last = name.rpartition("/")
@@ -48,17 +48,17 @@ def table(ledger: Ledger, places: int) -> Table:
             lines[name] = [_cell("", own)]
         else:
             lines.setdefault(line, []).append(_cell(f"{last}: ", own))
-    grid = Table(title=headline(ledger, places), title_justify="left", box=None)
+    grid = Table.grid(padding=(0, 2))
     for line, cells in lines.items():
         grid.add_row(line, *cells)
-    return grid
+    return Group(headline(ledger, places), grid)
 
 
 def headline(ledger: Ledger, places: int) -> str:
     """How far it is, and how long it still takes."""
     states: tuple[State, ...] = ("done", "running", "to come", "failed", "blocked")
     counts = ", ".join(f"{len(ledger.named(state))} {state}" for state in states if ledger.named(state))
-    left = ledger.minutes_left(places)
+    left = ledger.minutes_left(places) if ledger.named("running", "to come") else None
     return counts if left is None else f"{counts}; about {left:.0f} min left"
 
 

@@ -52,7 +52,7 @@ def without(wanted: Iterable[tuple[str, str, int]], found: Iterable[tuple[str, s
     missing = [
         f"{scenario}/{method}/{seed}" for scenario, method, seed in wanted if (scenario, method, seed) not in there
     ]
-    return f"**Partial: {len(missing)} runs are missing:** {', '.join(missing)}." if missing else ""
+    return f"**Partial; missing are the runs** {', '.join(missing)}." if missing else ""
 
 
 def paper() -> dict[str, Any]:
