@@ -17,7 +17,7 @@ from rich.console import Console
 
 from macop_aht.campaign import conduct as conducting
 from macop_aht.campaign.board import table
-from macop_aht.campaign.plan import Campaign, read, tasks
+from macop_aht.campaign.plan import GROUPS_OF, Campaign, read, tasks
 from macop_aht.campaign.processes import Processes, going_on, lock
 from macop_aht.campaign.runner import Ledger, run
 from macop_aht.cli import main
@@ -26,7 +26,7 @@ from macop_aht.evaluation.matches import read_rows
 from macop_aht.evaluation.pool import Entrant, Pool, rows_of
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Ego, Shape, Stack
-from macop_aht.methods.runs import MethodRun, preset, read_run
+from macop_aht.methods.runs import METHODS, MethodRun, preset, read_run
 from macop_aht.scenarios import build
 
 TRAINING = {"envs": 2, "batch": 4, "capacity": 20, "ratio": 1.0}
@@ -58,6 +58,17 @@ def test_order_and_dependencies():
     assert needs["LBF4/fcp/3"] == ()
     assert "--groups=LBF4/trajedi/3" in found[6].words
     assert set(found[10].gathers) == {f"LBF4/{name}" for name in lbf[:10]}
+
+
+def test_every_method_that_borrows_groups_has_a_lender():
+    for name, method in METHODS.items():
+        assert (name in GROUPS_OF) == bool(method.groups_from)
+        assert not method.groups_from or GROUPS_OF[name] in method.groups_from
+
+
+def test_the_campaigns_of_the_benchmarks_are_valid():
+    for path in (Path(__file__).parent.parent / "benchmarks" / "campaigns").glob("*.toml"):
+        assert read(path).methods == list(METHODS)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,10 @@ def test_nothing_to_reproduce_says_so(campaign, tmp_path, capsys):
     for words, message in (
         (["fig-process", "--campaign", str(campaign)], "has no finished run of macop"),
         (["fig-crossplay", "--campaign", str(campaign)], "has no finished run of"),
-        (["table1", "--campaign", str(tmp_path / "nowhere")], "holds no campaign: there is no campaign.toml"),
+        *(
+            ([name, "--campaign", str(tmp_path / "nowhere")], "holds no campaign: there is no campaign.toml")
+            for name in REPRODUCTIONS
+        ),
     ):
         assert main(["reproduce", *words]) == 2
         assert message in capsys.readouterr().err

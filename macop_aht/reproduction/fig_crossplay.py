@@ -66,7 +66,7 @@ def table(own: dict[tuple[str, int], np.ndarray]) -> str:
         diagonal, off = [float(np.diag(one).mean()) for one in matrices], [apart(one) for one in matrices]
         figures = [", ".join(f"{value:.2f}" for value in values) for values in (diagonal, off)]
         lines.append([method, ", ".join(str(len(one)) for one in matrices), *figures, f"{np.nanmean(off):.2f}"])
-    return markdown(["method", "groups", "with themselves", "with each other", "mean of that"], lines)
+    return markdown(["method", "groups", "with themselves", "with each other", "mean over seeds"], lines)
 
 
 def picture(scenario: str, own: dict[tuple[str, int], np.ndarray], out: Path) -> str:
