@@ -172,8 +172,9 @@ def _export(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from macop_aht.deploy.export import export
+    from macop_aht.deploy.recogniser import RecogniserConfig
 
-    export(Path(arguments.run_folder), Path(arguments.out))
+    export(Path(arguments.run_folder), Path(arguments.out), _apply_settings(RecogniserConfig(), arguments))
     print(f"wrote {arguments.out}")
 
 
@@ -254,7 +255,7 @@ class _Bar:
         if self._progress.tasks[-1].description != status.phase:
             self._progress.reset(self._task, total=status.steps, description=status.phase)
         self.show(status.progress)
-        heads = "" if status.heads is None else f"{status.heads} heads"
+        heads = "" if status.heads is None else f"{status.heads} head{'s' if status.heads > 1 else ''}"
         compatible = "" if status.compatibility is None else f", C = {status.compatibility:.2f}"
         done = status.spent + status.progress.steps
         self._progress.update(self._whole, completed=done, figures=heads + compatible)
@@ -458,6 +459,10 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     exporting = commands.add_parser("export", help="write a trained ego as an ONNX bundle, for apps without torch")
     exporting.add_argument("run_folder", metavar="RUN")
     exporting.add_argument("--out", required=True, metavar="FOLDER")
+    if command == "export":
+        from macop_aht.deploy.recogniser import RecogniserConfig
+
+        _add_settings(exporting, RecogniserConfig)
     exporting.set_defaults(run=_export)
     crossplay = commands.add_parser("crossplay", help="the matrix of who gets on with whom")
     crossplay.add_argument("scenario", help="such as LBF4")

@@ -277,13 +277,15 @@ def small(method, origin):
 def runs(tmp_path_factory):
     """A finished run of every method but Macop+: those whose groups others need come first. One of them with figures."""
     folder, finished, draw = tmp_path_factory.mktemp("runs"), {}, summary.draw
-    for method in METHODS:
-        if method != "macop+":
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summary, "EPISODES", 4)
+        patch.setattr(
+            summary, "draw", lambda result, *given: draw(result, *given) if result.run.method == "fcp" else None
+        )
+        for method in [method for method in METHODS if method != "macop+"]:
             origin = folder / ("trajedi" if method in ("ewc", "clear") else "macop")
             finished[method] = train(small(method, origin), folder / method, device="cpu", say=lambda line: None)
-            summary.draw = draw if method == "fcp" else lambda *given: None
             summary.write(finished[method], folder / method, say=lambda line: None)
-    summary.draw = draw
     return folder, finished
 
 
@@ -353,6 +355,21 @@ def test_what_is_remembered(runs):
     assert [len(memory("single-head", k)["snapshots"]) for k in (1, 2, 3, 4)] == [1, 2, 3, 4]
     assert [memory("ewc", k).keys() for k in (1, 2, 3)] == [{"ego", "fisher"}] * 3
     assert [memory("clear", k)["kept"]["length"].shape for k in (1, 2, 3)] == [(1, 16), (2, 8), (3, 5)]
+
+
+def test_mixers_and_several_agents_of_the_ego(tmp_path):
+    """QMIX, and two of three agents: a population that plays with itself, and a sequence of its groups."""
+    mixing = replace(SMALL, mixer="qmix")
+    ours = replace(MACOP, ego_steps=400, teammates=mixing, mutation=mixing, ego=mixing)
+    small = {"teammates": {"population": 2, "steps": 600}, "ego": {"steps": 400}}
+    for method, changes in (("lipo", small), ("clear", {"groups": str(tmp_path / "lipo"), "kept_episodes": 16})):
+        run = MethodRun("CN3", method, 1, config=changed(configure(method, ours), changes))
+        train(run, tmp_path / method, device="cpu", say=lambda line: None)
+        (tmp_path / method / "summary.json").touch()  # the mark of an end
+    kept = checkpoints.read(files(tmp_path / "clear")["ego-002.npz"])[0]["kept"]
+    assert kept["obs"].shape[:2] == kept["state"].shape[:2] == (2, 8)
+    assert kept["obs"].shape[3] == 2  # both of the ego's agents
+    assert kept["state"].shape[3] == build("CN3").state_dim
 
 
 def test_bundles_and_the_zoo_take_baselines(runs, tmp_path, capsys):

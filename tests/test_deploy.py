@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from zlib import crc32
 
 import gymnasium as gym
 import numpy as np
@@ -16,14 +17,27 @@ import pytest
 import torch
 
 from macop_aht.cli import main
-from macop_aht.deploy.export import check_parity, ego_graph, recorded_feed, write_bundle
+from macop_aht.deploy.card import calibration
+from macop_aht.deploy.export import (
+    Recognition,
+    check_parity,
+    check_recogniser,
+    ego_graph,
+    recorded_feed,
+    whole,
+    write_bundle,
+)
+from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig, returns_of_late_heads, train
 from macop_aht.deploy.runtime import BundleError, EgoAgent
-from macop_aht.deploy.selectors import SELECTORS
-from macop_aht.learner.networks import Ego, Shape, encode, weights
+from macop_aht.deploy.selectors import SELECTORS, zero_shot
+from macop_aht.evaluation.matches import play, sessions
+from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.methods.macop import choose_head
 from macop_aht.onnx_format import read, write
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.batch import Batch
+from macop_aht.teammates import OnnxPolicy, Switching, resolve
+from macop_aht.zoo.graphs import group_graph
 
 
 def make_ego(scenario, heads=3, seed=0):
@@ -34,8 +48,11 @@ def make_ego(scenario, heads=3, seed=0):
 @pytest.fixture
 def bundle(tmp_path):
     world, ego = make_ego("LBF4")
-    folder = tmp_path / "bundle"
-    write_bundle(folder, weights(ego), world, {"scenario": "LBF4", "method": "macop", "seed": 0})
+    folder, rng = tmp_path / "bundle", np.random.default_rng(0)
+    untrained = weights(Recogniser(ego.shape, 5, torch.Generator().manual_seed(0)))
+    recognition = Recognition([f"0/{k}" for k in range(5)], rng.random((3, 5)), untrained, 0.02, 0.0)
+    about = {"scenario": "LBF4", "method": "macop", "seed": 0}
+    write_bundle(folder, weights(ego), world, about, recognition=recognition)
     return folder
 
 
@@ -139,6 +156,13 @@ def test_halving_drops_the_worse_half():
     assert best == 1
 
 
+def test_halving_leaves_no_head_untried():
+    sequence, best, _ = run_selector("halving", 6, 9, [[0.1], [0.2], [0.3], [0.4], [0.5], [0.6]], 10)
+    assert sorted(sequence[:6]) == list(range(6))
+    assert set(sequence[6:9]) <= {3, 4, 5}
+    assert sequence[9] == best == 5
+
+
 def test_thompson_tries_all_and_settles():
     for seed in range(5):
         sequence, best, _ = run_selector("thompson", 5, 20, [[0.0], [0.2], [1.0], [0.1], [0.3]], 25, seed)
@@ -155,6 +179,192 @@ def test_selectors_are_sound_files(name, heads):
     assert read(content).notes["selector"] == name
     sequence, _, _ = run_selector(name, heads, 0, [[0.0]] * heads, 3)  # no budget: a head is played all the same
     assert all(0 <= head < heads for head in sequence)
+
+
+# --- Zero-shot
+
+
+OPPOSITE, LEAK = (1, 2), 0.02  # actions, and what is forgotten in a step
+
+
+def stubborn(world, actions):
+    """A team for each of the actions that does nothing else."""
+    net = Stack(Shape.of(world), len(actions), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        net.heads.head2.weight.zero_()
+        for p, action in enumerate(actions):
+            net.heads.head2.bias[p] = 10.0 * torch.eye(len(world.actions))[action]
+    return net
+
+
+def policy(net, p, world):
+    own = {name: array[p] for name, array in weights(net).items()}
+    return OnnxPolicy(f"{p}.onnx", world, write(group_graph(own, len(world.actions), world.n_agents)), f"team {p}")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """Two teams of opposite habits, an ego with a head for each, its recogniser, and the bundle."""
+    world, ego = make_ego("CN2", heads=2)  # where nobody stands in another's way
+    teams, config = stubborn(world, OPPOSITE), RecogniserConfig(episodes=3_000, batch=16, lr=1e-2, switches=1.0)
+    recogniser = train(world, ego, teams, np.eye(2), config, seed=0)
+    folder = tmp_path_factory.mktemp("told") / "bundle"
+    recognition = Recognition(["one way", "the other"], np.eye(2), weights(recogniser), LEAK, 0.5)
+    about = {"scenario": "CN2", "method": "macop", "seed": 0}
+    write_bundle(folder, weights(ego), world, about, recognition=recognition)
+    return world, [policy(teams, p, world) for p in range(2)], recogniser, folder
+
+
+def test_the_recogniser_knows_its_teams_and_notices_a_change(told):
+    """It is sure before the first episode ends and when the second begins, and changes its mind and head in mid-episode."""
+    world, mates, _, folder = told
+    who = np.arange(16) % 2
+    agent, believed = EgoAgent.load(folder, selector="zero-shot", teams=16), []
+    sessions(world, agent, mates, who, 2, range(16), lambda: believed.append(agent.belief[np.arange(16), who]))
+    assert believed[10].min() > 0.8
+    assert believed[world.limit].min() > 0.8  # the first step of the second episode
+    assert believed[world.limit + 10].min() > 0.9
+    np.testing.assert_array_equal(agent.head, who)
+    agent, heads = EgoAgent.load(folder, selector="zero-shot", teams=16), []
+    turning = [Switching(mates[0], mates[1], 10), Switching(mates[1], mates[0], 10)]
+    sessions(world, agent, turning, who, 1, range(16), lambda: heads.append(agent.head))
+    np.testing.assert_array_equal(heads[9], who)
+    np.testing.assert_array_equal(heads[-1], 1 - who)
+
+
+def test_the_belief_is_torchs(told):
+    """Over the steps of several episodes, and not only on the inputs that export looks at."""
+    world, _, recogniser, folder = told
+    agent = EgoAgent.load(folder, selector="zero-shot", teams=4)
+    batch, rng = Batch(world, 4), np.random.default_rng(0)
+    batch.reset()
+    agent.episode_begin()
+    belief, last = torch.zeros(agent._belief.shape), torch.full((4, 1), -1)
+    for t in range(40):
+        if t % 15 == 14:
+            agent.episode_begin()
+            last[:] = -1
+        action = agent.act(batch.obs[:, :1], batch.mask[:, :1])
+        obs = torch.from_numpy(batch.obs[:, :1].copy())
+        with torch.no_grad():
+            probability, belief = recogniser.step(obs, last, torch.zeros(4, 1, dtype=torch.int64), belief, LEAK)
+        np.testing.assert_allclose(agent.belief, probability.numpy(), atol=1e-5)
+        last = torch.from_numpy(action)
+        batch.step(np.concatenate([action, rng.integers(0, 5, (4, 1))], axis=1))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_zero_shot_graphs_are_sound_files(scenario):
+    world, ego = make_ego(scenario, heads=3)
+    recogniser = Recogniser(ego.shape, 5, torch.Generator().manual_seed(1))
+    sizes = (len(world.actions), world.n_agents, world.controllable)
+    content = write(zero_shot(weights(recogniser), np.ones((3, 5)), LEAK, 0.5, *sizes))
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    assert read(content).notes["selector"] == "zero-shot"
+    with torch.no_grad():
+        check_recogniser(recogniser, LEAK, content, world)
+        with pytest.raises(ValueError, match="differs from torch"):
+            check_recogniser(recogniser, 2 * LEAK, content, world)
+
+
+def test_the_same_seed_gives_the_same_recogniser():
+    world, ego = make_ego("CN3", heads=2)
+    first, second = (
+        train(world, ego, stubborn(world, OPPOSITE), np.eye(2), RecogniserConfig(episodes=100), seed=3)
+        for _ in range(2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+def test_a_late_head_is_measured_from_where_it_takes_over():
+    """Heads that all do the same are as good late as from the start."""
+    world, ego = make_ego("LBF4", heads=3)
+    with torch.no_grad():
+        for part in ego.heads.parameters():
+            part[1:] = part[0]
+    late = returns_of_late_heads(world, ego, stubborn(world, OPPOSITE), 16, seed=0)
+    assert late.shape == (3, 2)
+    assert (late == late[:1]).all()
+
+
+def test_zero_shot_states_and_mistakes(told):
+    folder = told[3]
+    views = np.random.default_rng(0).uniform(-1, 1, (30, 10))
+
+    def go(agent, first, last):
+        return [(int(agent.act(view, np.ones(5))), int(agent.head[0]), *agent.belief[0]) for view in views[first:last]]
+
+    here, there = (EgoAgent.load(folder, selector="zero-shot") for _ in range(2))
+    go(here, 0, 7)
+    saved = json.dumps(here.state)
+    there.restore(json.loads(saved))
+    assert go(here, 7, 30) == go(there, 7, 30)
+    before = there.state
+    for obs, mask in ((np.full(10, np.nan), np.ones(5)), (np.zeros(10), np.zeros(5)), (np.zeros(12), np.ones(5))):
+        with pytest.raises(ValueError, match=r"no numbers|leaves no action|has the shape"):
+            there.act(obs, mask)
+    other = EgoAgent.load(folder, selector="meta-test")
+    for agent, state, message in (
+        (there, other.state, "belief in this state has the shape"),
+        (other, json.loads(saved), "belief in this state has the shape"),
+        (there, {**json.loads(saved), "belief": [[float("nan")] * len(before["belief"][0])]}, "no numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            agent.restore(state)
+    assert there.state == before
+    with pytest.raises(ValueError, match="only a zero-shot selector"):
+        _ = other.belief
+    with pytest.raises(ValueError, match="a selector chooses the heads"):
+        other.head = 1
+    free = EgoAgent.load(folder, selector=None, teams=2)
+    free.head = [1, 0]
+    assert free.head.tolist() == [1, 0]
+    for wrong in (2, -1, [0, 1, 0], 0.5):
+        with pytest.raises(ValueError, match="head"):
+            free.head = wrong
+
+
+def test_a_manifest_that_is_not_the_selectors_is_refused(told, tmp_path):
+    folder = tmp_path / "bundle"
+    shutil.copytree(told[3], folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    described = manifest["zero_shot"]
+    for change, message in (
+        ({**described, "groups": ["one way"]}, "the manifest says"),
+        ({**described, "belief": {**described["belief"], "memory": 32}}, "the manifest says"),
+        ({}, "does not describe zero-shot"),
+    ):
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "zero_shot": change}))
+        with pytest.raises(BundleError, match=message):
+            EgoAgent.load(folder, selector="zero-shot")
+        EgoAgent.load(folder)  # the others do not need it
+
+
+def test_sessions_are_matches(bundle):
+    """The first episodes of a head that stays the same return what matches of its network return."""
+    world, ego = make_ego("LBF4")
+    mates = resolve("scripted", world)[:3]
+    parts = {name: array[1 if name.startswith("heads.") else 0] for name, array in weights(ego).items()}
+    alone = OnnxPolicy("head.onnx", world, write(group_graph(parts, len(world.actions), world.n_agents)))
+    expected = play(world, alone, mates, episodes=8, seed=5)
+    seeds = [(crc32(f"5 {mate.name}".encode()) << 20) + k for mate in mates for k in range(8)]
+    agent = EgoAgent.load(bundle, selector=None, teams=24)
+    agent.head = 1
+    returns = sessions(world, agent, mates, np.repeat(np.arange(3), 8), 2, seeds)
+    np.testing.assert_array_equal(returns[:, 0], expected.returns.ravel())
+
+
+def test_calibration_by_hand():
+    found = calibration(np.array([0.95, 0.95, 0.52, 0.58, 0.1]), np.array([True, True, True, False, False]))
+    assert found["error"] == pytest.approx((2 * 0.05 + 2 * 0.05 + 0.1) / 5)
+    assert found["right"] == pytest.approx(0.6)
+    assert [part["steps"] for part in found["bins"]] == [1, 2, 2]
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError), whole(tmp_path / "out") as place:
+        (place / "missing" / "half").write_text("")
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- The runtime
@@ -193,7 +403,7 @@ def test_a_state_in_json_goes_on_elsewhere(bundle):
     assert go(there, 17, 40) == rest
     with pytest.raises(ValueError, match="this agent needs"):
         EgoAgent.load(bundle, teams=2).restore(json.loads(saved))
-    for change, message in (({"head": [7]}, "plays the heads"), ({"draws": None}, None)):
+    for change, message in (({"head": [7]}, "heads to play are"), ({"draws": None}, None)):
         before = there.state
         with pytest.raises((ValueError, TypeError), match=message):
             there.restore({**json.loads(saved), **change})
@@ -230,7 +440,7 @@ def test_mistakes_are_answered(bundle, tmp_path):
             agent.act(obs, mask)
     with pytest.raises(ValueError, match="give numbers"):
         agent.episode_end(float("nan"))
-    with pytest.raises(ValueError, match="this bundle has halving, meta-test, thompson"):
+    with pytest.raises(ValueError, match="this bundle has halving, meta-test, thompson, zero-shot"):
         EgoAgent.load(bundle, selector="best")
     with pytest.raises(FileNotFoundError, match="there is no bundle"):
         EgoAgent.load(tmp_path / "nowhere")
@@ -298,8 +508,13 @@ def test_export_from_a_run(tmp_path, capsys):
     run, out = tmp_path / "run", tmp_path / "bundle"
     small = ["--teammate-steps", "400", "--ego-steps", "200", "--max-iterations", "1", "--min-iterations", "1"]
     assert main(["train", "LBF4", "--preset", "demo", "--threads", "1", "--out", str(run), *small]) == 0
-    assert main(["export", str(run), "--out", str(out)]) == 0
+    assert main(["export", str(run), "--out", str(out), "--episodes", "600", "--test-episodes", "4"]) == 0
     assert EgoAgent.load(out).act(np.zeros(12), np.ones(5)).shape == ()
+    assert EgoAgent.load(out, selector="zero-shot").act(np.zeros(12), np.ones(5)).shape == ()
+    manifest, card = json.loads((out / "manifest.json").read_text()), (out / "card.md").read_text()
+    for head, row in enumerate(manifest["figures"]["heads"]):
+        assert f"| {head} | {' | '.join(f'{value:.2f}' for value in row)} |" in card
+    assert f"calibration error {manifest['figures']['calibration']['error']:.3f}" in card
     assert "population = 4" in (out / "run.toml").read_text()
     assert main(["export", str(run), "--out", str(out)]) == 2
     assert "is not empty" in capsys.readouterr().err
@@ -308,17 +523,18 @@ def test_export_from_a_run(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("npm") is None, reason="node is not installed")
-def test_node_acts_as_python_does(bundle, tmp_path):
+@pytest.mark.parametrize("selector", ["meta-test", "zero-shot"])
+def test_node_acts_as_python_does(bundle, tmp_path, selector):
     """Recorded LBF4 episodes, the heads chosen on the way: the same actions and the same heads."""
     source = Path(__file__).parent.parent / "examples" / "node"
     shutil.copytree(source, tmp_path / "node", ignore=shutil.ignore_patterns("node_modules"))
     subprocess.run(["npm", "install", "--ignore-scripts", "--silent"], cwd=tmp_path / "node", check=True)
     env = gym.make("MacopLBF4-v0", teammate="scripted")
-    agent, recording, expected = EgoAgent.load(bundle), [], []
+    agent, recording, expected = EgoAgent.load(bundle, selector=selector), [], []
     for episode in range(15):
         obs, info = env.reset(seed=episode)
         agent.episode_begin()
-        steps, actions, total, over, head = [], [], 0.0, False, int(agent.head[0])
+        steps, actions, total, over = [], [], 0.0, False
         while not over:
             mask = info["action_mask"]
             action = int(agent.act(obs, mask))
@@ -326,11 +542,12 @@ def test_node_acts_as_python_does(bundle, tmp_path):
             actions.append([action])
             obs, reward, terminated, truncated, info = env.step(action)
             total, over = total + float(reward), terminated or truncated
+        head = int(agent.head[0])
         total += episode % 3  # so that there is something to choose by
         agent.episode_end(total)
         recording.append({"steps": steps, "return": total})
         expected.append({"head": head, "actions": actions})
     (tmp_path / "recording.json").write_text(json.dumps(recording))
-    command = ["node", "play.mjs", str(bundle), str(tmp_path / "recording.json"), "meta-test"]
+    command = ["node", "play.mjs", str(bundle), str(tmp_path / "recording.json"), selector]
     played = subprocess.run(command, cwd=tmp_path / "node", check=True, capture_output=True, text=True).stdout
     assert json.loads(played) == expected

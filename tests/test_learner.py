@@ -455,6 +455,26 @@ def train_teams(world, config, seed, device):
     return training.learner
 
 
+def test_teammates_change_in_mid_episode():
+    """The teams of two environments change places: each acts as the other did, from a memory of nothing; the ego goes on."""
+    world = build("CN2")
+    ego, mates = Ego(Shape.of(world), 2, torch.Generator().manual_seed(0)), Stack(Shape.of(world), 3)
+    pairs = np.array([(0, 0), (1, 1), (0, 2)])
+    rollout = Rollout(world, Seating.cross_play(ego, mates, pairs, 2, 1), 0, torch.device("cpu"))
+    for _ in range(4):
+        rollout.act()
+        rollout.step()
+    own, theirs = (table.memory.clone() for table in rollout._tables)
+    rollout.exchange(np.array([2, 1, 0, 3, 4, 5]))  # environments 0 and 2: teams 0 and 1
+    assert rollout._tables[1].rows.tolist() == [[5, 3], [1, 7], [9, 11]]
+    assert torch.equal(rollout._tables[0].memory, own)
+    kept = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]]).unsqueeze(-1)
+    assert torch.equal(rollout._tables[1].memory, theirs * kept)
+    assert (rollout.last_action[[0, 2], 1] == -1).all()
+    assert (rollout.last_action[[1, 3, 4, 5]] >= 0).all()
+    assert (rollout.last_action[:, 0] >= 0).all()
+
+
 def test_training_is_reproducible_and_depends_on_the_seed():
     world = build("CN2", limit=8)
     config = SelfPlayConfig(2, 800, TrainingConfig(envs=4, batch=8, target_every=20, mixer="qmix"))

@@ -33,7 +33,12 @@ export class EgoAgent {
     agent.budget = budget ?? EPISODES_PER_HEAD * manifest.heads;
     agent.tried = new Array(manifest.heads).fill(0);
     agent.meanReturn = new Array(manifest.heads).fill(0);
-    agent.head = -1;
+    agent.byStep = selector === "zero-shot";
+    if (agent.byStep) {
+      const { prior, evidence, memory } = manifest.zero_shot.belief;
+      agent.belief = new Array(prior + evidence + memory).fill(0);
+    }
+    agent.head = agent.byStep ? 0 : -1;
     await agent.episodeEnd(0);
     agent.episodeBegin();
     return agent;
@@ -50,6 +55,7 @@ export class EgoAgent {
     if (obs.length !== controllable || obs.some((row) => row.length !== observations.length)) {
       throw new Error(`obs must be ${controllable} x ${observations.length} for ${this.manifest.scenario}`);
     }
+    if (this.byStep) await this.recognise(obs);
     const result = await this.network.run({
       obs: floats(obs.flat(), [controllable, observations.length]),
       last_action: whole(this.lastAction, [controllable]),
@@ -71,8 +77,22 @@ export class EgoAgent {
     return [...chosen];
   }
 
+  // The head for this step, by who the teammates seem to be.
+  async recognise(obs) {
+    const { controllable, observations } = this.manifest;
+    const result = await this.selector.run({
+      obs: floats(obs.flat(), [1, controllable, observations.length]),
+      last_action: whole(this.lastAction, [1, controllable]),
+      agent: whole([...Array(controllable).keys()], [1, controllable]),
+      belief: floats(this.belief, [1, this.belief.length]),
+    });
+    this.belief = Array.from(result.next_belief.data);
+    this.head = Number(result.head.data[0]);
+  }
+
   // The head for the next episode, from what the last one returned.
   async episodeEnd(episodeReturn) {
+    if (this.byStep) return;
     const { heads } = this.manifest;
     const result = await this.selector.run({
       tried: floats(this.tried, [heads]),

@@ -3,6 +3,7 @@
 agent.onnx       obs (N,D), last_action (N,), agent (N,), memory (N,H) -> q (N,K,A) of all heads, next_memory (N,H)
 selectors/*.onnx which head to play: see `selectors`
 manifest.json    sizes, names of every observation entry and action, versions, hashes, golden inputs and outputs
+card.md          what it was trained on, and how it does
 run.toml         as trained
 """
 
@@ -11,18 +12,27 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from macop_aht import __version__
-from macop_aht.deploy.selectors import SELECTORS
+from macop_aht.deploy import card
+from macop_aht.deploy.runtime import ZERO_SHOT
+from macop_aht.deploy.selectors import SELECTORS, belief_size, zero_shot
 from macop_aht.onnx_format import OPSET, Builder, Graph, Tensor, write
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.zoo.graphs import gru, one_hot
+from macop_aht.teammates.onnx import OnnxPolicy
+from macop_aht.zoo import graphs
+
+if TYPE_CHECKING:
+    from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
+    from macop_aht.learner.networks import Ego, Stack
 
 FORMAT = 1
 PARITY = 1e-5  # the largest difference of a Q value from torch's
@@ -33,31 +43,25 @@ GOLDEN_ROWS = 8
 def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> Graph:
     """The graph of an ego from its weights by name, as `learner.networks.weights` gives them."""
     add = Builder()
-    backbone = {name: array[0] for name, array in weights.items() if name.startswith("backbone.")}
+    trunk = {name: array[0] for name, array in weights.items() if name.startswith("backbone.")}
     heads = {name: array for name, array in weights.items() if name.startswith("heads.")}
-    wide = backbone["backbone.encoder1.weight"].shape
+    wide = trunk["backbone.encoder1.weight"].shape
     hidden, obs, count = wide[1], wide[0] - actions - agents, len(heads["heads.head1.weight"])
 
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    rows = add("Concat", "obs", one_hot(add, "last_action", "actions"), one_hot(add, "agent", "agents"), axis=-1)
-    rows = add("Relu", layer("backbone.encoder2", add("Relu", layer("backbone.encoder1", rows))))
-    memory = gru(
-        add, layer("backbone.gru_input", rows), layer("backbone.gru_hidden", "memory"), "memory", "next_memory"
-    )
-    each = add("Unsqueeze", memory, "head_axes")  # (N,1,1,H) meets (K,H,H)
-    each = layer("heads.head2", add("Relu", layer("heads.head1", each)))
-    add("Squeeze", each, "row_axis", output="q")
+    memory = graphs.backbone(add, layer, "memory", "next_memory")
+    rows = add("Relu", layer("heads.head1", memory))  # (N,K*H): the first layers of all heads are one
+    each = add("Transpose", add("Reshape", rows, "by_head"), perm=[1, 0, 2])  # (K,N,H)
+    add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
     constants = {
-        "actions": np.arange(actions, dtype=np.int64),
-        "agents": np.arange(agents, dtype=np.int64),
-        "thirds": np.full(3, hidden, dtype=np.int64),
-        "last_axis": np.array([-1], dtype=np.int64),
-        "head_axes": np.array([1, 2], dtype=np.int64),
-        "row_axis": np.array([2], dtype=np.int64),
+        **graphs.backbone_constants(actions, agents, hidden),
+        "by_head": np.array([0, count, hidden], dtype=np.int64),
     }
-    biases = {name: array[:, None] for name, array in heads.items() if name.endswith("bias")}  # (K,1,…)
+    heads["heads.head1.weight"] = heads["heads.head1.weight"].transpose(1, 0, 2).reshape(hidden, -1)
+    heads["heads.head1.bias"] = heads["heads.head1.bias"].reshape(-1)
+    heads["heads.head2.bias"] = heads["heads.head2.bias"][:, None]  # (K,1,A)
     inputs = [
         Tensor("obs", np.float32, ("N", obs)),
         Tensor("last_action", np.int64, ("N",)),
@@ -65,7 +69,52 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
         Tensor("memory", np.float32, ("N", hidden)),
     ]
     outputs = [Tensor("q", np.float32, ("N", count, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
-    return Graph(add.nodes, inputs, outputs, {**backbone, **heads, **biases, **constants})
+    return Graph(add.nodes, inputs, outputs, {**trunk, **heads, **constants})
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What the zero-shot selector is made of."""
+
+    groups: list[str]  # their names in the run
+    returns: np.ndarray  # (K,G) of every head with every group
+    weights: Mapping[str, np.ndarray]  # the recogniser's
+    leak: float
+    caution: float
+
+    def graph(self, world: World) -> Graph:
+        sizes = (len(world.actions), world.n_agents, world.controllable)
+        return zero_shot(self.weights, self.returns, self.leak, self.caution, *sizes)
+
+    def about(self, world: World, content: bytes) -> dict[str, Any]:
+        """For the manifest."""
+        hidden, groups = self.weights["namer.weight"].shape[1:]
+        parts = {"prior": groups, "evidence": groups, "memory": world.controllable * hidden}
+        return {
+            "groups": self.groups,
+            "belief": parts,  # how many numbers of each, one after the other
+            "leak": self.leak,
+            "caution": self.caution,
+            "returns": self.returns.tolist(),
+            "golden": golden(content, belief_feed(world, sum(parts.values()), GOLDEN_ROWS)),
+        }
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A place to write a folder in that does not exist yet: it is there in the end whole or not at all."""
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; choose another, or remove it")
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        if folder.exists():
+            folder.rmdir()
+        unfinished.replace(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def write_bundle(
@@ -74,37 +123,40 @@ def write_bundle(
     world: World,
     about: Mapping[str, Any],
     settings: Path | None = None,
-) -> None:
-    """Write a bundle into a folder that does not exist yet, whole or not at all. `about`: scenario, method, seed."""
-    if folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; choose another, or remove it")
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    (unfinished / "selectors").mkdir(parents=True)
-    heads = len(weights["heads.head1.weight"])
+    recognition: Recognition | None = None,
+) -> dict[str, Any]:
+    """Write all but the card into a folder; gives the manifest. `about`: scenario, method, seed."""
+    heads, hidden = len(weights["heads.head1.weight"]), weights["backbone.encoder2.weight"].shape[-1]
     files = {"agent.onnx": write(ego_graph(weights, len(world.actions), world.n_agents))}
     files |= {f"selectors/{name}.onnx": write(make(heads)) for name, make in SELECTORS.items()}
+    if recognition:
+        files[f"selectors/{ZERO_SHOT}.onnx"] = write(recognition.graph(world))
+    (folder / "selectors").mkdir(parents=True)
     for name, content in files.items():
-        (unfinished / name).write_bytes(content)
+        (folder / name).write_bytes(content)
     if settings:
-        shutil.copy(settings, unfinished / "run.toml")
+        shutil.copy(settings, folder / "run.toml")
     manifest = {
         "format": FORMAT,
         **about,
         "heads": heads,
         "agents": world.n_agents,
         "controllable": world.controllable,
-        "hidden": weights["backbone.encoder2.weight"].shape[-1],
+        "hidden": hidden,
         "observations": list(world.observations),
         "actions": list(world.actions),
         "versions": {"macop-aht": __version__, "opset": OPSET},
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-        "golden": golden(files["agent.onnx"], world),
+        "golden": golden(files["agent.onnx"], recorded_feed(world, hidden, GOLDEN_ROWS)),
     }
-    (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    if folder.exists():
-        folder.rmdir()
-    unfinished.replace(folder)
+    if recognition:
+        manifest["zero_shot"] = recognition.about(world, files[f"selectors/{ZERO_SHOT}.onnx"])
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def recorded_feed(world: World, hidden: int, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -128,46 +180,94 @@ def recorded_feed(world: World, hidden: int, rows: int, seed: int = 0) -> dict[s
     }
 
 
-def golden(content: bytes, world: World) -> dict[str, Any]:
-    """Inputs and outputs that every runtime should reproduce."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    hidden = session.get_inputs()[3].shape[1]
-    feed = recorded_feed(world, hidden, GOLDEN_ROWS)
-    q, next_memory = session.run(["q", "next_memory"], feed)
+def belief_feed(world: World, size: int, teams: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """The same for the zero-shot selector, with random beliefs of that size."""
+    own = world.controllable
+    feed = recorded_feed(world, size, teams * own, seed)
     return {
-        "inputs": {name: array.tolist() for name, array in feed.items()},
-        "outputs": {"q": q.tolist(), "next_memory": next_memory.tolist()},
+        "obs": feed["obs"].reshape(teams, own, -1),
+        "last_action": feed["last_action"].reshape(teams, own),
+        "agent": np.tile(np.arange(own), (teams, 1)),
+        "belief": feed["memory"][:teams],
     }
 
 
-def export(run_folder: Path, folder: Path) -> None:
+def golden(content: bytes, feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Inputs and outputs that every runtime should reproduce."""
+    return {
+        "inputs": {name: array.tolist() for name, array in feed.items()},
+        "outputs": {name: array.tolist() for name, array in _run(content, feed).items()},
+    }
+
+
+def _run(content: bytes, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [tensor.name for tensor in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feed)), strict=True))
+
+
+def export(
+    run_folder: Path, folder: Path, config: RecogniserConfig | None = None, say: Callable[[str], None] = print
+) -> None:
     """The bundle of a finished run's ego; refuses where onnxruntime does not give what torch gives."""
     import torch
 
-    from macop_aht.learner.networks import weights
-    from macop_aht.methods.runs import ego_of, read_run, setup_of
+    from macop_aht.deploy import recogniser
+    from macop_aht.learner.networks import Stack, weights
+    from macop_aht.methods.macop import cross_returns
+    from macop_aht.methods.runs import ego_of, groups_of, read_run, setup_of
 
+    config = config or recogniser.RecogniserConfig()
     run = read_run(run_folder)
     setup = setup_of(run, "cpu")
-    ego = ego_of(run_folder, setup)
+    setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
+    world, ego, named = setup.world, ego_of(run_folder, setup), groups_of(run_folder, setup)
+    groups = Stack.gather([(group, 0) for group in named.values()])
     with torch.no_grad():
-        check_parity(ego, write(ego_graph(weights(ego), len(setup.world.actions), setup.world.n_agents)), setup.world)
-    about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
-    write_bundle(folder, weights(ego), setup.world, about, run_folder / "run.toml")
+        check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
+    with whole(folder) as place:
+        say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.episodes:,} episodes")
+        heads = cross_returns(setup, ego, groups, setup.phase_seed(3_000))
+        late = recogniser.returns_of_late_heads(world, ego, groups, config.test_episodes, setup.phase_seed(3_000, 1))
+        returns = (heads + late) / 2
+        trained = recogniser.train(world, ego, groups, returns, config, setup.phase_seed(3_001))
+        recognition = Recognition(list(named), returns, weights(trained), config.leak, config.caution)
+        with torch.no_grad():
+            check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
+        about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
+        manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
+        mates = group_policies(run_folder)
+        manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
+        write_manifest(place, manifest)
+        (place / "card.md").write_text(card.card(manifest, run.config), encoding="utf-8")
 
 
-def check_parity(ego: Any, content: bytes, world: World) -> None:
+def group_policies(run_folder: Path) -> list[OnnxPolicy]:
+    """The groups of a run as teammates."""
+    from macop_aht.methods.runs import groups_of, read_run, setup_of
+
+    setup = setup_of(read_run(run_folder), "cpu")
+    return [_policy(f"group {name}", group, setup.world) for name, group in groups_of(run_folder, setup).items()]
+
+
+def _policy(name: str, group: Stack, world: World) -> OnnxPolicy:
+    """A group of a run as a teammate."""
+    from macop_aht.learner.networks import weights
+
+    own = {part: array[0] for part, array in weights(group).items()}
+    return OnnxPolicy(name, world, write(graphs.group_graph(own, len(world.actions), world.n_agents)), name)
+
+
+def check_parity(ego: Ego, content: bytes, world: World) -> None:
     """Raise where a Q value differs by more than PARITY from torch's, or an action on DECISIONS observations."""
-    import onnxruntime
     import torch
 
     from macop_aht.learner.networks import encode
 
     feed = recorded_feed(world, ego.shape.hidden, DECISIONS, seed=1)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    q, next_memory = session.run(["q", "next_memory"], feed)
+    q, next_memory = _run(content, feed).values()
     given = {name: torch.from_numpy(array) for name, array in feed.items()}
     inputs = encode(ego.shape, given["obs"], given["last_action"], given["agent"])
     ours, memory = ego.step(inputs.unsqueeze(0), given["memory"].unsqueeze(0))
@@ -179,3 +279,17 @@ def check_parity(ego: Any, content: bytes, world: World) -> None:
             f"the exported graph differs from torch by {worst:.1e} (allowed {PARITY:.0e}), and in {differ} of {q[..., 0].size} "
             "actions; nothing was written"
         )
+
+
+def check_recogniser(trained: Recogniser, leak: float, content: bytes, world: World) -> None:
+    """Raise where a belief differs by more than PARITY from torch's."""
+    import torch
+
+    size = belief_size(trained.groups, world.controllable, trained.shape.hidden)
+    feed = belief_feed(world, size, DECISIONS // world.controllable, seed=2)
+    found = _run(content, feed)
+    expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)
+    for name, array in zip(("probability", "next_belief"), expected, strict=True):
+        if not np.allclose(found[name], array.numpy(), rtol=PARITY, atol=PARITY):
+            worst = float(np.abs(found[name] - array.numpy()).max())
+            raise ValueError(f"{name} of {ZERO_SHOT} differs from torch by {worst:.1e}; nothing was written")

@@ -5,6 +5,9 @@
     action = agent.act(obs, mask)       # at every step
     agent.episode_end(episode_return)   # the selector learns from it
 
+A selector chooses the head for every episode by what the heads have returned, but for `zero-shot`, which recognises the teammate
+and chooses at every step. Without one, `head` is for you to set.
+
 One agent plays with one team, or with `teams` of them at once, each with its own memory and its own choice of heads. Everything
 that an agent remembers is in `state`, a dictionary that JSON can hold: a service can keep one for each of its sessions.
 """
@@ -20,6 +23,7 @@ import numpy as np
 
 from macop_aht import places
 
+ZERO_SHOT = "zero-shot"
 META_EPISODES = 4  # per head: the budget of a selector
 
 
@@ -45,29 +49,43 @@ class EgoAgent:
     """The agents that we control, in one team or in several at once."""
 
     def __init__(
-        self, manifest: dict[str, Any], agent: Any, selector: Any, teams: int, budget: int | None, seed: int
+        self, manifest: dict[str, Any], agent: Any, selector: Any | None, teams: int, budget: int | None, seed: int
     ) -> None:
         """See `load`."""
         if teams < 1:
             raise ValueError(f"teams is {teams}; give at least 1")
-        self.manifest, self._agent, self._selector = manifest, agent, selector
+        self.manifest, self._agent = manifest, agent
+        self._selector: Any = selector
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
-        self.budget = META_EPISODES * self.heads if budget is None else budget
-        self._needs_draws = any(tensor.name == "draws" for tensor in selector.get_inputs())
+        asked = {tensor.name: tensor.shape for tensor in selector.get_inputs()} if selector else {}
+        self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
+        usual = META_EPISODES * self.heads if self._by_episode else 0  # zero-shot needs no episodes to choose by
+        self.budget = usual if budget is None or not self._by_episode else budget
         self._rng = np.random.default_rng(seed)
         shape = (teams, self.controllable)
         self._memory = np.zeros((*shape, manifest["hidden"]), dtype=np.float32)
         self._last_action = np.full(shape, -1, dtype=np.int64)
         self._tried = np.zeros((teams, self.heads), dtype=np.float32)
         self._mean_return = np.zeros((teams, self.heads), dtype=np.float32)
-        self._head = np.full(teams, -1, dtype=np.int64)
+        self._belief = np.zeros((teams, asked["belief"][1] if self._by_step else 0), dtype=np.float32)
+        self._head = np.full(teams, -1 if self._by_episode else 0, dtype=np.int64)
         self._best = np.zeros(teams, dtype=np.int64)
-        for team in range(teams):
-            self._select(team, 0.0)
+        self._place = np.arange(teams * self.controllable)  # of a row, one for every agent of every team
+        self._team, self._number = np.divmod(self._place, self.controllable)
+        widths = {"obs": len(manifest["observations"]), "mask": len(manifest["actions"])}
+        self._axes = {name: _accepted(*shape, width) for name, width in widths.items()}
+        if self._by_episode:
+            for team in range(teams):
+                self._select(team, 0.0)
 
     @classmethod
     def load(
-        cls, path: str | Path, selector: str = "meta-test", teams: int = 1, budget: int | None = None, seed: int = 0
+        cls,
+        path: str | Path,
+        selector: str | None = "meta-test",
+        teams: int = 1,
+        budget: int | None = None,
+        seed: int = 0,
     ) -> EgoAgent:
         """The agent in a bundle's folder. `budget` is the number of episodes for choosing a head; without it, 4 per head."""
         folder = bundle_folder(path)
@@ -75,19 +93,39 @@ class EgoAgent:
         known = sorted(
             name.split("/")[1].removesuffix(".onnx") for name in manifest["sha256"] if name.startswith("selectors/")
         )
-        if selector not in known:
+        if selector is not None and selector not in known:
             raise ValueError(f"unknown selector {selector!r}; this bundle has {', '.join(known)}")
-        contents = [_content(folder, manifest, name) for name in ("agent.onnx", f"selectors/{selector}.onnx")]
-        agent, chooser = (
-            _session(content, name) for content, name in zip(contents, ("agent.onnx", selector), strict=True)
-        )
+        names = ["agent.onnx"] + ([f"selectors/{selector}.onnx"] if selector else [])
+        agent, *chooser = (_session(_content(folder, manifest, name), name) for name in names)
         _compare(manifest, agent)
-        return cls(manifest, agent, chooser, teams, budget, seed)
+        if selector == ZERO_SHOT:
+            _compare_zero_shot(manifest, chooser[0])
+        return cls(manifest, agent, chooser[0] if chooser else None, teams, budget, seed)
 
     @property
     def head(self) -> np.ndarray:
-        """The head that each team's episode is played with: (teams,)."""
+        """The head that each team's episode is played with, or with zero-shot its last step: (teams,)."""
         return self._head.copy()
+
+    @head.setter
+    def head(self, head: Any) -> None:
+        """One for all teams, or (teams,); where there is no selector that decides."""
+        if self._selector:
+            raise ValueError("a selector chooses the heads of this agent; load it with selector=None to set them")
+        given = np.asarray(head)
+        if given.dtype.kind not in "iu" or given.shape not in ((), self._head.shape):
+            raise ValueError(f"head is {head!r}; give a whole number, or one for each of {len(self._head)} teams")
+        self._head[:] = self._within(given)
+
+    @property
+    def belief(self) -> np.ndarray:
+        """How probable it is that each team's teammates are those of `manifest["zero_shot"]["groups"]`: (teams,G)."""
+        if not self._by_step:
+            raise ValueError('only a zero-shot selector has a belief; load the agent with selector="zero-shot"')
+        groups = len(self.manifest["zero_shot"]["groups"])
+        logits = self._belief[:, :groups] + self._belief[:, groups : 2 * groups]
+        weight = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return weight / weight.sum(axis=1, keepdims=True)
 
     def episode_begin(self, teams: np.ndarray | None = None) -> None:
         """Forget the last episode; of those teams only, where (teams,) bool is given."""
@@ -100,40 +138,48 @@ class EgoAgent:
 
         For one team, the first axis may be left out, and for one agent of ours the second; the answer has the same axes.
         """
-        width, actions = len(self.manifest["observations"]), len(self.manifest["actions"])
-        rows, axes = self._rows("obs", np.asarray(obs, dtype=np.float32), width)
-        allowed, _ = self._rows("mask", np.asarray(mask), actions)
-        if not np.isfinite(rows).all():
+        rows, axes = self._rows("obs", np.asarray(obs, dtype=np.float32))
+        allowed = self._rows("mask", np.asarray(mask))[0] != 0
+        if np.count_nonzero(np.isfinite(rows)) < rows.size:  # faster than all()
             raise ValueError("obs holds values that are no numbers; look at where they come from")
-        if not (allowed != 0).any(axis=-1).all():
-            raise ValueError("mask leaves no action to an agent; there must be at least one")
-        count = len(rows)
+        head, belief = self._recognise(rows) if self._by_step else (self._head, self._belief)
         feed = {
             "obs": rows,
-            "last_action": self._last_action.reshape(count),
-            "agent": np.tile(np.arange(self.controllable, dtype=np.int64), len(self._head)),
-            "memory": self._memory.reshape(count, -1),
+            "last_action": self._last_action.reshape(-1),
+            "agent": self._number,
+            "memory": self._memory.reshape(len(rows), -1),
         }
-        q, memory = self._agent.run(["q", "next_memory"], feed)
-        own = q[np.arange(count), np.repeat(self._head, self.controllable)]
-        action = np.where(allowed != 0, own, -np.inf).argmax(axis=-1).reshape(self._last_action.shape)
-        self._memory, self._last_action = memory.reshape(self._memory.shape), action
+        q, memory = self._agent.run(_DECISION, feed)
+        own = q[self._place, head[self._team]]
+        action = np.where(allowed, own, -np.inf).argmax(axis=1)
+        if np.count_nonzero(allowed[self._place, action]) < len(action):  # the best one is available, unless none is
+            raise ValueError("mask leaves no action to an agent; there must be at least one")
+        self._head, self._belief, self._memory = head, belief, memory.reshape(self._memory.shape)
+        self._last_action = action.reshape(self._last_action.shape)
         return action.reshape(axes).copy()
 
-    def _rows(self, name: str, array: np.ndarray, width: int) -> tuple[np.ndarray, tuple[int, ...]]:
+    def _recognise(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The head for this step, by who the teammates seem to be, and what is believed now: (teams,) (teams,S)."""
+        shape = self._last_action.shape
+        feed = {
+            "obs": rows.reshape(*shape, -1),
+            "last_action": self._last_action,
+            "agent": self._number.reshape(shape),
+            "belief": self._belief,
+        }
+        head, belief = self._selector.run(_RECOGNITION, feed)
+        return head, belief
+
+    def _rows(self, name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """The array as a row for every agent of every team, and the axes that the answer will have."""
-        teams, own = self._last_action.shape
-        shapes: list[tuple[int, ...]] = [(teams, own, width)]
-        shapes += [(teams, width)] if own == 1 else []
-        shapes += [(own, width)] if teams == 1 else []
-        shapes += [(own * width,)] if teams == 1 else []  # as Gymnasium gives it
-        if array.shape not in shapes:
+        axes = self._axes[name].get(array.shape)
+        if axes is None:
+            teams, usual = len(self._head), next(iter(self._axes[name]))
             raise ValueError(
-                f"{name} has the shape {array.shape}; {self.manifest['scenario']} with {teams} teams needs {shapes[0]}. Is it of "
+                f"{name} has the shape {array.shape}; {self.manifest['scenario']} with {teams} teams needs {usual}. Is it of "
                 "another scenario?"
             )
-        axes = array.shape[:-1] if array.shape != (own * width,) or own == 1 else (own,)
-        return array.reshape(teams * own, width), axes
+        return array.reshape(len(self._place), -1), axes
 
     def episode_end(self, returns: Any, teams: np.ndarray | None = None) -> None:
         """Tell what an episode returned; of those teams only, where (teams,) bool is given. The next head is chosen."""
@@ -141,8 +187,9 @@ class EgoAgent:
         values = np.broadcast_to(np.asarray(returns, dtype=np.float64), (len(chosen),))
         if not np.isfinite(values).all():
             raise ValueError(f"returns are {values}; give numbers")
-        for team, value in zip(chosen.tolist(), values.tolist(), strict=True):
-            self._select(team, value)
+        if self._by_episode:
+            for team, value in zip(chosen.tolist(), values.tolist(), strict=True):
+                self._select(team, value)
 
     def _select(self, team: int, last_return: float) -> None:
         feed = {
@@ -173,10 +220,7 @@ class EgoAgent:
         if missing:
             raise ValueError(f"this state lacks {', '.join(missing)}; give one that `state` gave")
         arrays = {name: self._like(name, state[name]) for name in _REMEMBERED}
-        if not ((arrays["head"] >= 0) & (arrays["head"] < self.heads)).all():
-            raise ValueError(
-                f"this state plays the heads {arrays['head'].tolist()}; this agent has 0..{self.heads - 1}"
-            )
+        self._within(arrays["head"])
         self._rng.bit_generator.state = state["draws"]
         for name, array in arrays.items():
             setattr(self, f"_{name}", array)
@@ -187,10 +231,30 @@ class EgoAgent:
         array = np.array(value, dtype=own.dtype)
         if array.shape != own.shape:
             raise ValueError(f"{name} in this state has the shape {array.shape}; this agent needs {own.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} in this state holds values that are no numbers; give one that `state` gave")
         return array
 
+    def _within(self, heads: np.ndarray) -> np.ndarray:
+        if not ((heads >= 0) & (heads < self.heads)).all():
+            raise ValueError(f"the heads to play are {heads.tolist()}; this agent has 0..{self.heads - 1}")
+        return heads
 
-_REMEMBERED = ("memory", "last_action", "tried", "mean_return", "head", "best")
+
+def _accepted(teams: int, own: int, width: int) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The shapes in which rows of that width may come, the usual one first, and the axes of the answer to each."""
+    shapes: dict[tuple[int, ...], tuple[int, ...]] = {(teams, own, width): (teams, own)}
+    if own == 1:
+        shapes[teams, width] = (teams,)
+    if teams == 1:
+        shapes[own * width,] = (own,) if own > 1 else ()  # as Gymnasium gives it
+        shapes[own, width] = (own,)
+    return shapes
+
+
+_DECISION = ["q", "next_memory"]
+_RECOGNITION = ["head", "next_belief"]
+_REMEMBERED = ("memory", "last_action", "tried", "mean_return", "belief", "head", "best")
 
 
 def bundle_folder(name: str | Path) -> Path:
@@ -239,6 +303,24 @@ def _compare(manifest: dict[str, Any], agent: Any) -> None:
     wanted |= {"q": (manifest["heads"], actions), "next_memory": (hidden,)}
     if found != wanted:
         raise BundleError(f"agent.onnx has the tensors {found}, the manifest says {wanted}; export the bundle again")
+
+
+def _compare_zero_shot(manifest: dict[str, Any], selector: Any) -> None:
+    """The same for that selector, and the groups must be as many as the belief says."""
+    own, width = manifest["controllable"], len(manifest["observations"])
+    try:
+        described = manifest["zero_shot"]
+        groups, parts = len(described["groups"]), described["belief"]
+        size = parts["prior"] + parts["evidence"] + parts["memory"]
+    except (KeyError, TypeError) as error:
+        raise BundleError(f"the manifest does not describe zero-shot ({error!r}); export the bundle again") from error
+    found = {tensor.name: tuple(tensor.shape[1:]) for tensor in (*selector.get_inputs(), *selector.get_outputs())}
+    wanted = {"obs": (own, width), "last_action": (own,), "agent": (own,), "belief": (size,)}
+    wanted |= {"head": (), "probability": (groups,), "next_belief": (size,)}
+    if found != wanted or parts["prior"] != groups:
+        raise BundleError(
+            f"zero-shot.onnx has the tensors {found}, the manifest says {wanted}; export the bundle again"
+        )
 
 
 def _content(folder: Path, manifest: dict[str, Any], name: str) -> bytes:

@@ -8,16 +8,20 @@ normal.
 meta-test   the paper's: the heads in turn
 halving     successive halving: after every share of the budget, half of the heads are left, the better ones
 thompson    the head that is best in a draw of what it might return
+
+One is of another kind: zero-shot is asked at every step, needs no returns and no budget, and is made for a run's own groups.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from macop_aht.deploy.runtime import ZERO_SHOT
 from macop_aht.onnx_format import Builder, Graph, Tensor
+from macop_aht.zoo import graphs
 
 NEVER = -1e30  # the return of a head that was not tried
 THOMPSON_SPREAD = 0.5  # standard deviation of an episode's return, over what has been the best so far
@@ -87,8 +91,9 @@ def halving(heads: int) -> Graph:
     def choose(add: Builder, heads: int) -> str:
         done = add("Floor", add("Div", add("Mul", "total", "rounds"), add("Max", "budget_real", "one")))
         left = add("Ceil", add("Div", "heads", add("Pow", "two", add("Min", done, "last_round"))))
-        # A head's rank: how many are better, or as good and before it.
-        column, row = add("Unsqueeze", "known", "second_axis"), add("Unsqueeze", "known", "first_axis")
+        # A head's rank: how many are better, or as good and before it. One that was not tried may be the best.
+        hoped = add("Where", add("Greater", "next_tried", "zero"), "next_mean_return", "much")
+        column, row = add("Unsqueeze", hoped, "second_axis"), add("Unsqueeze", hoped, "first_axis")
         better = add("Cast", add("Greater", row, column), to=1)
         equal = add("Mul", add("Cast", add("Equal", row, column), to=1), "earlier")
         rank = add("ReduceSum", add("Add", better, equal), "second_axis", keepdims=0)
@@ -112,3 +117,70 @@ def thompson(heads: int) -> Graph:
 
 
 SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
+
+
+def zero_shot(
+    weights: Mapping[str, np.ndarray],
+    returns: np.ndarray,
+    leak: float,
+    caution: float,
+    actions: int,
+    agents: int,
+    own: int,
+) -> Graph:
+    """The head of the highest expected return under the belief who it is that we play with: see `recogniser`.
+
+    Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
+    `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
+    A belief is the prior (G), the evidence (G), and the recogniser's memory (m*H). `returns` (K,G) are those of every head with
+    every group.
+    """
+    add = Builder()
+    stored = {name: array[0] for name, array in weights.items()}  # a recogniser is a stack of one
+    hidden, groups = stored["namer.weight"].shape
+    obs = stored["backbone.encoder1.weight"].shape[0] - actions - agents
+    size = belief_size(groups, own, hidden)
+
+    def layer(name: str, rows: str) -> str:
+        return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
+
+    prior, evidence, memory = add.split("belief", "parts", 3)
+    first = add("Less", add("ReduceMax", add("Cast", "last_action", to=1), axes=[1], keepdims=1), "zero")  # (B,1)
+    carried = add("Softmax", add("Where", first, add("Add", prior, evidence), prior), axis=-1)
+    prior = add("Log", add("Add", add("Mul", carried, "kept"), "leaked"))
+    memory = add("Reshape", add("Where", first, "zero", memory), "by_agent")  # (B,m,H)
+    memory = graphs.backbone(add, layer, memory)
+    said = add("ReduceMean", layer("namer", memory), axes=[1], keepdims=0)
+    evidence = add("LogSoftmax", said, axis=-1)
+    probability = add("Softmax", add("Add", prior, evidence), output="probability", axis=-1)
+    expected = add("MatMul", add("Pow", probability, "trust"), "returns")  # up to a factor
+    add("ArgMax", expected, output="head", axis=1, keepdims=0)
+    add("Concat", prior, evidence, add("Reshape", memory, "flat"), output="next_belief", axis=-1)
+    constants = {
+        **graphs.backbone_constants(actions, agents, hidden),
+        "parts": np.array([groups, groups, own * hidden], dtype=np.int64),
+        "by_agent": np.array([0, own, hidden], dtype=np.int64),
+        "flat": np.array([0, own * hidden], dtype=np.int64),
+        "zero": np.array(0, dtype=np.float32),
+        "kept": np.array(1 - leak, dtype=np.float32),
+        "trust": np.array(1 - caution, dtype=np.float32),
+        "leaked": np.array(leak / groups, dtype=np.float32),
+        "returns": np.ascontiguousarray(returns.T, dtype=np.float32),
+    }
+    inputs = [
+        Tensor("obs", np.float32, ("B", own, obs)),
+        Tensor("last_action", np.int64, ("B", own)),
+        Tensor("agent", np.int64, ("B", own)),
+        Tensor("belief", np.float32, ("B", size)),
+    ]
+    outputs = [
+        Tensor("head", np.int64, ("B",)),
+        Tensor("probability", np.float32, ("B", groups)),
+        Tensor("next_belief", np.float32, ("B", size)),
+    ]
+    return Graph(add.nodes, inputs, outputs, {**stored, **constants}, {"selector": ZERO_SHOT})
+
+
+def belief_size(groups: int, own: int, hidden: int) -> int:
+    """The numbers in a belief."""
+    return 2 * groups + own * hidden

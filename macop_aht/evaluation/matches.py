@@ -83,6 +83,11 @@ class _PolicySeats:
         self._draws = np.zeros((len(environments), len(agents) * policy.draws))
         self._memory = fresh_memory(np.tile(agents, len(environments)), policy.memory_size)
 
+    def begin(self, over: np.ndarray) -> None:
+        """A new episode in these environments, (B,) bool: what was remembered there is forgotten."""
+        rows = np.repeat(over[self.environments], len(self.agents))
+        self._memory[rows] = fresh_memory(np.tile(self.agents, rows.sum() // len(self.agents)), self.policy.memory_size)
+
     def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
         playing = running[self.environments]
         own, count = self.environments[playing], int(playing.sum()) * len(self.agents)
@@ -124,6 +129,62 @@ def _play_batch(
             deeds[b] = world.deed(batch.state, b)
         running &= ~over
     return returns, lengths, deeds
+
+
+class Player(Protocol):
+    """Who decides for our agents in many teams at once, and is told how it went, such as a `deploy.runtime.EgoAgent`."""
+
+    def episode_begin(self, teams: np.ndarray | None = None) -> None:
+        """In all teams, or in those of (S,) bool."""
+
+    def act(self, obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """(S,m,D) (S,m,A) -> (S,m)."""
+        ...
+
+    def episode_end(self, returns: np.ndarray, teams: np.ndarray) -> None:
+        """What the episodes of the teams in (S,) bool have returned: (R,)."""
+
+
+def sessions(
+    world: World,
+    player: Player,
+    mates: Sequence[Policy],
+    who: np.ndarray,
+    episodes: int,
+    seeds: Sequence[int],
+    watch: Callable[[], None] | None = None,
+) -> np.ndarray:
+    """Team s plays episode after episode with mate `who[s]`, and the player may learn on the way: returns (S,episodes).
+
+    `watch` is called at every step, when our agents have decided and nobody has acted.
+    """
+    size, own = len(who), world.controllable
+    batch = Batch(world, size)
+    batch.seed(seeds)
+    batch.reset()
+    keys, theirs = streams.keys(seeds, streams.TEAMMATE), np.arange(own, world.n_agents)
+    seats = [_PolicySeats(mates[t], np.flatnonzero(who == t), theirs, keys) for t in np.unique(who)]
+    action, everywhere = np.zeros((size, world.n_agents), dtype=np.int64), np.ones(size, dtype=np.bool_)
+    returns, done = np.zeros((size, episodes)), np.zeros(size, dtype=np.int64)
+    player.episode_begin()
+    while (done < episodes).any():
+        action[:, :own] = player.act(batch.obs[:, :own], batch.mask[:, :own])
+        for seat in seats:
+            seat.act(batch, action, everywhere)
+        if watch:
+            watch()
+        batch.step(action)
+        over = batch.terminated | batch.truncated
+        if over.any():
+            counted = over & (done < episodes)  # whoever is ready before the others plays on, and it does not count
+            returns[counted, done[counted]] = batch.score[counted]
+            done += over
+            player.episode_end(batch.score[over], over)
+            player.episode_begin(over)
+            batch.reset(over)
+            for seat in seats:
+                seat.begin(over)
+    return returns
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

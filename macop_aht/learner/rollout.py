@@ -86,6 +86,14 @@ class _Table:
             wanted = torch.from_numpy(head[environment]).to(self.head.device)
             self.head = torch.where(changed, wanted, self.head)
 
+    def move(self, to: np.ndarray, agents: int) -> None:
+        """Members of a stack go on in environment `to[b]` instead of b; where that is another, they have forgotten everything."""
+        if self.head is None:
+            environment, agent = np.divmod(self.rows, agents)
+            self.rows = to[environment] * agents + agent
+            self.place = torch.from_numpy(self.rows).to(self.place.device)
+            self.memory *= torch.from_numpy(to[environment] == environment).to(self.memory.device).unsqueeze(-1)
+
     def q(self, inputs: Tensor) -> Tensor:
         """Q of every row by its own member or head, and a step on in memory: (P,R,in) -> (P,R,A)."""
         q, self.memory = self.net.step(inputs, self.memory)
@@ -181,6 +189,14 @@ class Rollout:
         chosen[rows] = head
         for table in self._tables:
             table.reseat(rows, chosen, self.world.n_agents)
+
+    def exchange(self, to: np.ndarray) -> None:
+        """The ego's teammates change: those of environment b go on in `to[b]`, (B,) a permutation, as if they began there."""
+        moved = (to != np.arange(len(to)))[:, None].repeat(self.world.n_agents, axis=1).ravel()
+        for table in self._tables:
+            table.move(to, self.world.n_agents)
+            if table.head is None:
+                self.last_action.reshape(-1)[table.rows[moved[table.rows]]] = -1
 
     def step(self) -> np.ndarray:
         """All act as `action` says. Gives the environments whose episode has ended, (B,) bool; `begin` them again."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -102,7 +103,7 @@ class EgoConfig:
 
 def shares(training: TrainingConfig, rings: int) -> tuple[int, int]:
     """Environments and capacity of each of so many rings that a member's episodes go to: room for its part of a batch."""
-    envs, batch = -(-training.envs // rings), -(-training.batch // rings)
+    envs, batch = ceil(training.envs / rings), ceil(training.batch / rings)
     return envs, max(training.capacity // rings, envs + batch)
 
 

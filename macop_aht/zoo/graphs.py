@@ -6,7 +6,7 @@ network's own names, `backbone.encoder1.weight` and so on, in single or half pre
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,23 @@ def gru(add: Builder, gates: str, recurrent: str, memory: str, output: str) -> s
     return add("Add", new, add("Mul", update, add("Sub", memory, new)), output=output)
 
 
+def backbone(add: Builder, layer: Callable[[str, str], str], memory: str, output: str = "") -> str:
+    """From the inputs of a step to the next memory; `layer` applies the layer of that name to rows."""
+    rows = add("Concat", "obs", one_hot(add, "last_action", "actions"), one_hot(add, "agent", "agents"), axis=-1)
+    rows = add("Relu", layer("backbone.encoder2", add("Relu", layer("backbone.encoder1", rows))))
+    return gru(add, layer("backbone.gru_input", rows), layer("backbone.gru_hidden", memory), memory, output)
+
+
+def backbone_constants(actions: int, agents: int, hidden: int) -> dict[str, np.ndarray]:
+    """What `backbone` refers to, beside its weights."""
+    return {
+        "actions": np.arange(actions, dtype=np.int64),
+        "agents": np.arange(agents, dtype=np.int64),
+        "thirds": np.full(3, hidden, dtype=np.int64),
+        "last_axis": np.array([-1], dtype=np.int64),
+    }
+
+
 def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, half: bool = False) -> Graph:
     """The graph of a network with these weights, by name: `LAYER.weight` (in, out) and `LAYER.bias` (out,)."""
     add, stored = Builder(), dict(weights)
@@ -51,17 +68,9 @@ def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, ha
     def layer(name: str, rows: str, output: str = "") -> str:
         return add("Add", add("MatMul", rows, wide[f"{name}.weight"]), wide[f"{name}.bias"], output=output)
 
-    rows = add("Concat", "obs", one_hot(add, "last_action", "actions"), one_hot(add, "agent", "agents"), axis=-1)
-    rows = add("Relu", layer("backbone.encoder2", add("Relu", layer("backbone.encoder1", rows))))
-    gates, recurrent = layer("backbone.gru_input", rows), layer("backbone.gru_hidden", "memory")
-    memory = gru(add, gates, recurrent, "memory", "next_memory")
+    memory = backbone(add, layer, "memory", "next_memory")
     layer("heads.head2", add("Relu", layer("heads.head1", memory)), output="q")
-    constants = {
-        "actions": np.arange(actions, dtype=np.int64),
-        "agents": np.arange(agents, dtype=np.int64),
-        "thirds": np.full(3, hidden, dtype=np.int64),
-        "last_axis": np.array([-1], dtype=np.int64),
-    }
+    constants = backbone_constants(actions, agents, hidden)
     inputs = [
         Tensor("obs", np.float32, ("N", obs)),
         Tensor("last_action", np.int64, ("N",)),

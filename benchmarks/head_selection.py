@@ -1,0 +1,247 @@
+"""What head selection costs and brings: the return after so many episodes of choosing, for every selector.
+
+    python benchmarks/head_selection.py [BUNDLE ...] [--runs RUN ...] [--seeds 5] [--sessions 4] [--test 8] [--out FILE.md]
+
+Without bundles, all under agents/. Teammates are those that the ego was trained with (seen: the groups of its own run, out of the
+run's folder where that is given, else out of the zoo), the validation and test groups of the zoo (unseen), and the scenario's
+scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean return of those that follow
+counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best with a teammate in hindsight
+gets more. In the last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle
+plays each one's best head from the step on at which it is there. Writes Markdown, and a CSV with a line per teammate and seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from macop_aht import places, zoo
+from macop_aht.deploy.export import group_policies
+from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates import Switching, resolve
+from macop_aht.teammates.protocol import Policy
+
+TIERS = ("seen", "unseen", "scripted")
+EPISODEWISE = ("meta-test", "halving", "thompson")
+BUDGETS = (1, 2, 4)  # episodes of choosing, times the heads
+SWITCH = 5  # the teammate changes after this part of the longest episode
+PAIRS = 24  # of teammates, at most
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bundle, and all that it plays with."""
+
+    folder: Path
+    world: World
+    scenario: str
+    method: str
+    heads: int
+    mates: list[Policy]
+    tiers: list[str]
+    seeds: int
+    sessions: int
+    test: int
+
+    def play(self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int = 0) -> np.ndarray:
+        """Returns of sessions with each of the teammates: (mates,seeds,sessions,episodes)."""
+        agent = EgoAgent.load(self.folder, selector, teams=len(mates) * self.seeds * self.sessions, budget=budget)
+        return self.returns(agent, mates, episodes)
+
+    def returns(self, player: Player, mates: Sequence[Policy], episodes: int) -> np.ndarray:
+        shape = (len(mates), self.seeds, self.sessions)
+        who = np.indices(shape)[0].ravel()
+        seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in range(self.seeds * self.sessions)]
+        return sessions(self.world, player, mates, who, episodes, seeds).reshape(*shape, episodes)
+
+
+def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: int) -> Bench:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    scenario, world = manifest["scenario"], build(manifest["scenario"])
+    settings = (folder / "run.toml").read_bytes()
+    digest = hashlib.sha256(settings).hexdigest()
+    cards = zoo.cards(scenario)
+    own = [run for run in runs if (run / "run.toml").read_bytes() == settings]
+    if own:
+        seen: list[Policy] = list(group_policies(own[0]))
+    else:
+        seen = [zoo.load(scenario, name) for name, card in cards.items() if card.config_hash == digest]
+    held_out = [name for name, card in cards.items() if card.split != "train" and card.config_hash != digest]
+    unseen: list[Policy] = [zoo.load(scenario, name) for name in held_out]
+    by_tier = dict(zip(TIERS, (seen, unseen, resolve("scripted", world)), strict=True))
+    tiers = [tier for tier, members in by_tier.items() for _ in members]
+    mates = [mate for members in by_tier.values() for mate in members]
+    about = (scenario, f"{manifest['method']}, seed {manifest['seed']}", manifest["heads"])
+    return Bench(folder, world, *about, mates, tiers, seeds, per_seed, test)
+
+
+def by_head(bench: Bench) -> np.ndarray:
+    """What every head gets with every teammate: (mates,seeds,heads)."""
+    found = []
+    for head in range(bench.heads):
+        agent = EgoAgent.load(bench.folder, None, teams=len(bench.mates) * bench.seeds * bench.sessions)
+        agent.head = head
+        found.append(bench.returns(agent, bench.mates, bench.test).mean(axis=(2, 3)))
+    return np.stack(found, axis=-1)
+
+
+def results(bench: Bench, heads: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
+    """The mean return by selector and number of episodes that it has chosen for: (mates,seeds) each."""
+    best = heads.mean(axis=1).argmax(axis=1)
+    found = {
+        ("best head in hindsight", 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
+        ("a random head", 0): heads.mean(axis=2),
+    }
+    told = bench.play(bench.mates, "zero-shot", bench.test)
+    found["zero-shot, first episode", 0] = told[..., 0].mean(axis=2)
+    found["zero-shot", 0] = told.mean(axis=(2, 3))
+    for selector in EPISODEWISE:
+        for times in BUDGETS:
+            budget = times * bench.heads
+            played = bench.play(bench.mates, selector, budget + bench.test, budget)
+            found[selector, budget] = played[..., budget:].mean(axis=(2, 3))
+    return found
+
+
+def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
+    """A line per selector and budget: return, regret and share of the best head's return, in every tier."""
+    tiers = np.array(bench.tiers)
+    present = [tier for tier in TIERS if tier in bench.tiers]
+    counts = ", ".join(f"{(tiers == tier).sum()} {tier}" for tier in present)
+    lines = [
+        f"## {bench.scenario}: {bench.method}, {bench.heads} heads; teammates: {counts}",
+        "",
+        f"| selector | episodes of choosing | {' | '.join(f'{tier} | regret | of the best' for tier in present)} |",
+        f"|---|---|{'---|---|---|' * len(present)}",
+    ]
+    best = found["best head in hindsight", 0]
+    for (name, budget), returns in found.items():
+        cells = []
+        for tier in present:
+            mean, most = returns[tiers == tier].mean(), best[tiers == tier].mean()
+            share = f"{100 * mean / most:.0f}%" if most > 0 else "-"
+            cells.append(f"{mean:.3f} | {most - mean:.3f} | {share}")
+        lines.append(f"| {name} | {budget} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+class Oracle:
+    """Plays the best head for the teammate that is there at each step."""
+
+    def __init__(self, agent: EgoAgent, first: np.ndarray, then: np.ndarray, after: int) -> None:
+        """Heads (S,), and the step at which the teammate changes."""
+        self._agent, self._first, self._then, self._after = agent, first, then, after
+        self._clock = np.zeros(len(first), dtype=np.int64)
+
+    def episode_begin(self, teams: np.ndarray | None = None) -> None:
+        self._clock[slice(None) if teams is None else teams] = 0
+        self._agent.episode_begin(teams)
+
+    def act(self, obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        self._agent.head = np.where(self._clock < self._after, self._first, self._then)
+        self._clock += 1
+        return self._agent.act(obs, mask)
+
+    def episode_end(self, returns: np.ndarray, teams: np.ndarray) -> None:
+        self._agent.episode_end(returns, teams)
+
+
+def switching_pairs(bench: Bench, heads: np.ndarray) -> list[tuple[int, int]]:
+    """Seen teammates of which the first one's best head gets less than half with the second one."""
+    means, seen = heads.mean(axis=1), [k for k, tier in enumerate(bench.tiers) if tier == "seen"]
+    best = means.argmax(axis=1)
+    apart = [(a, b) for a in seen for b in seen if means[b, best[a]] < 0.5 * means[b].max()]
+    order = np.random.default_rng(0).permutation(len(apart))[:PAIRS]
+    return [apart[k] for k in order]
+
+
+def switch(bench: Bench, heads: np.ndarray) -> str | None:
+    """A line for a teammate that becomes another one in mid-episode; None where no two need different heads."""
+    pairs, after = switching_pairs(bench, heads), bench.world.limit // SWITCH
+    if not pairs:
+        return None
+    mates = [Switching(bench.mates[a], bench.mates[b], after) for a, b in pairs]
+    best, each = heads.mean(axis=1).argmax(axis=1), bench.seeds * bench.sessions
+    first, then = (np.repeat(best[[pair[k] for pair in pairs]], each) for k in (0, 1))
+    size = len(pairs) * each
+    told = bench.play(mates, "zero-shot", bench.test).mean()
+    known = bench.returns(Oracle(EgoAgent.load(bench.folder, None, size), first, then, after), mates, bench.test).mean()
+    stubborn = bench.returns(
+        Oracle(EgoAgent.load(bench.folder, None, size), first, first, after), mates, bench.test
+    ).mean()
+    share = f"{100 * told / known:.0f}%" if known > 0 else "-"
+    return f"| {bench.scenario} | {bench.method} | {len(pairs)} | {after} | {told:.3f} | {known:.3f} | {share} | {stubborn:.3f} |"
+
+
+def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
+    """A line per selector, budget, teammate and seed."""
+    best = found["best head in hindsight", 0]
+    return [
+        [bench.scenario, bench.method, name, budget, bench.tiers[m], mate.name, seed,
+         round(float(returns[m, seed]), 4), round(float(best[m, seed] - returns[m, seed]), 4)]
+        for (name, budget), returns in found.items()
+        for m, mate in enumerate(bench.mates)
+        for seed in range(bench.seeds)
+    ]  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles", nargs="*", type=Path, metavar="BUNDLE")
+    parser.add_argument(
+        "--runs", nargs="+", type=Path, default=[], help="folders of the runs that the bundles are from"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="of evaluation")
+    parser.add_argument("--sessions", type=int, default=4, help="per teammate and seed")
+    parser.add_argument("--test", type=int, default=8, help="episodes of a session that count")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "head_selection.md")
+    arguments = parser.parse_args()
+    bundles = arguments.bundles or sorted(path.parent for path in places.find("agents").rglob("manifest.json"))
+    if not bundles:
+        parser.error("there is no bundle under agents/; name one, or write one with `macop export`")
+    lines = [
+        "# Head selection",
+        "",
+        f"`python benchmarks/head_selection.py --seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}`"
+        f": mean returns of {arguments.seeds * arguments.sessions} sessions with each teammate, of the {arguments.test} episodes "
+        "after choosing.",
+        "",
+    ]
+    switched, written = [], []
+    for folder in bundles:
+        bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
+        heads = by_head(bench)
+        found = results(bench, heads)
+        lines += table(bench, found)
+        print("\n".join(table(bench, found)), flush=True)
+        switched += [line for line in [switch(bench, heads)] if line]
+        written += rows(bench, found)
+    lines += [
+        "## A teammate that becomes another one in mid-episode",
+        "",
+        "| scenario | bundle | pairs | after steps | zero-shot | oracle | of the oracle | the first one's best head |",
+        "|---|---|---|---|---|---|---|---|",
+        *switched,
+    ]
+    print("\n".join(lines[-len(switched) - 2 :]), flush=True)
+    arguments.out.write_text("\n".join(lines) + "\n")
+    with open(arguments.out.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
+        columns = ["scenario", "bundle", "selector", "episodes", "tier", "teammate", "seed", "return", "regret"]
+        csv.writer(file).writerows([columns, *written])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

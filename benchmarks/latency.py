@@ -1,0 +1,144 @@
+"""How long a decision takes: an exported agent against the torch module that it comes from.
+
+    python benchmarks/latency.py [--scenarios LBF4 CN3 SMAC2] [--heads 8] [--groups 16] [--rounds 2000] [--out FILE]
+
+Untrained networks, since the weights do not matter to the clock. Torch does no more than the networks need: encode, one step, the
+best available action of a head, and for zero-shot a step of the recogniser before it; no checks. `EgoAgent` does all that an app
+gets: its checks, its memory, its selector. They take turns, in one process with one thread; what is given is the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from macop_aht.deploy.export import Recognition, write_bundle
+from macop_aht.deploy.recogniser import Recogniser
+from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.deploy.selectors import belief_size
+from macop_aht.learner.networks import Ego, Shape, encode, weights
+from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import World
+
+MANY = 256  # teams in one call
+TURN = 25  # decisions of one before it is the next one's turn
+LEAK, CAUTION = 0.02, 0.5
+
+
+class TorchAgent:
+    """The modules in torch for some teams; it remembers, and checks nothing."""
+
+    def __init__(self, ego: Ego, recogniser: Recogniser | None, returns: np.ndarray, teams: int, own: int) -> None:
+        self.ego, self.recogniser, self.returns = ego, recogniser, torch.from_numpy(returns.T.astype(np.float32))
+        self.shape, self.place = (teams, own), torch.arange(teams * own)
+        self.agent = torch.arange(own).repeat(teams)
+        self.head = torch.zeros(teams, dtype=torch.int64)
+        self.belief = torch.zeros(teams, belief_size(len(self.returns), own, ego.shape.hidden))
+        self.memory = torch.zeros(1, teams * own, ego.shape.hidden)
+        self.last = torch.full((teams * own,), -1)
+
+    @torch.no_grad()
+    def act(self, obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """(teams,m,D) (teams,m,A) -> (teams*m,)."""
+        seen = torch.from_numpy(obs)
+        if self.recogniser:
+            last, agent = self.last.view(self.shape), self.agent.view(self.shape)
+            probability, self.belief = self.recogniser.step(seen, last, agent, self.belief, LEAK)
+            self.head = (probability ** (1 - CAUTION) @ self.returns).argmax(dim=-1)
+        inputs = encode(self.ego.shape, seen.flatten(0, 1), self.last, self.agent).unsqueeze(0)
+        q, self.memory = self.ego.step(inputs, self.memory)
+        own = q[self.head.repeat_interleave(self.shape[1]), self.place]
+        self.last = own.masked_fill(torch.from_numpy(mask).flatten(0, 1) == 0, -torch.inf).argmax(dim=-1)
+        return self.last.numpy()
+
+
+def decisions(
+    world: World, ego: Ego, recogniser: Recogniser, returns: np.ndarray, folder: Path, teams: int
+) -> list[Callable[[], object]]:
+    """Torch and the bundle, both with a head that is given, then both with zero-shot, all on the same input."""
+    rng, own = np.random.default_rng(0), world.controllable
+    obs = rng.random((teams, own, len(world.observations)), dtype=np.float32)
+    mask = np.ones((teams, own, len(world.actions)), dtype=np.int8)
+    agents: list[Any] = [
+        TorchAgent(ego, None, returns, teams, own),
+        EgoAgent.load(folder, teams=teams),
+        TorchAgent(ego, recogniser, returns, teams, own),
+        EgoAgent.load(folder, selector="zero-shot", teams=teams),
+    ]
+    return [partial(agent.act, obs, mask) for agent in agents]
+
+
+def microseconds(contestants: list[Callable[[], object]], rounds: int) -> list[float]:
+    """The median of each; they take turns."""
+    times: list[list[float]] = [[] for _ in contestants]
+    for _ in range(max(rounds // TURN, 2)):
+        for own, decide in zip(times, contestants, strict=True):
+            decide()  # warm after the others' turns
+            for _ in range(TURN):
+                start = time.perf_counter()
+                decide()
+                own.append(1e6 * (time.perf_counter() - start))
+    return [statistics.median(own) for own in times]
+
+
+def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
+    """A line of the table for one team, and one for many."""
+    world = build(scenario)
+    generator = torch.Generator().manual_seed(0)
+    ego = Ego(Shape.of(world), heads, generator)
+    recogniser, returns = Recogniser(ego.shape, groups, generator), np.random.default_rng(0).random((heads, groups))
+    recognition = Recognition([str(k) for k in range(groups)], returns, weights(recogniser), LEAK, CAUTION)
+    lines = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "bundle"
+        write_bundle(
+            folder, weights(ego), world, {"scenario": scenario, "method": "none", "seed": 0}, None, recognition
+        )
+        for teams in (1, MANY):
+            contestants = decisions(world, ego, recogniser, returns, folder, teams)
+            plain, ours, plain_told, told = microseconds(contestants, max(rounds // (1 + teams // 16), 50))
+            lines.append(
+                f"| {scenario} | {teams} | {plain:.0f} | {ours:.0f} | {plain / ours:.1f} "
+                f"| {plain_told:.0f} | {told:.0f} | {plain_told / told:.1f} |"
+            )
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", nargs="+", default=["LBF4", "CN3", "SMAC2"])
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--groups", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=2_000)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "latency.md")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    lines = [
+        "# Latency of a decision, microseconds",
+        "",
+        f"`python benchmarks/latency.py --scenarios {' '.join(arguments.scenarios)} --heads {arguments.heads} "
+        f"--groups {arguments.groups} --rounds {arguments.rounds}`: medians, one thread. With zero-shot, both "
+        "ask the recogniser too.",
+        "",
+        "| scenario | teams in a call | torch | EgoAgent | times faster | torch, zero-shot | EgoAgent | times faster |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for scenario in arguments.scenarios:
+        lines += measure(scenario, arguments.heads, arguments.groups, arguments.rounds)
+        print("\n".join(lines[-2:]), flush=True)
+    arguments.out.write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

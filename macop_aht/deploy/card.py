@@ -1,0 +1,125 @@
+"""What a bundle is worth, measured with the files that are in it, and its card, which says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from macop_aht.deploy.runtime import META_EPISODES, ZERO_SHOT, EgoAgent
+from macop_aht.evaluation.matches import sessions
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.protocol import Policy
+
+SESSION = 4  # episodes of zero-shot with the same teammate
+BINS = 10  # of belief, in which it is compared with how often it was right
+
+
+def measure(
+    folder: Path, world: World, groups: Sequence[Policy], heads: np.ndarray, episodes: int, seed: int
+) -> dict[str, Any]:
+    """How the bundle in a folder does with the groups of its run, `episodes` with each, and how well it knows them.
+
+    `heads` (K,G) are the returns by which the best head is known; they were measured in other episodes than these.
+    """
+    who = np.repeat(np.arange(len(groups)), episodes)
+    best = EgoAgent.load(folder, selector=None, teams=len(who))
+    best.head = heads.argmax(axis=0)[who]
+    known = sessions(world, best, groups, who, 1, _seeds(seed, 0, who))
+    meta = META_EPISODES * len(heads)
+    few = np.repeat(np.arange(len(groups)), max(episodes // SESSION, 1))
+    tested = sessions(world, EgoAgent.load(folder, teams=len(few)), groups, few, meta + SESSION, _seeds(seed, 1, few))
+    sure, right = [], []
+
+    told = EgoAgent.load(folder, selector=ZERO_SHOT, teams=len(who))
+
+    def watch() -> None:
+        belief = told.belief
+        sure.append(belief.max(axis=1))
+        right.append(belief.argmax(axis=1) == who)
+
+    unaided = sessions(world, told, groups, who, SESSION, _seeds(seed, 2, who), watch)
+    by_group = (len(groups), -1)
+    return {
+        "episodes": episodes,
+        "heads": heads.tolist(),
+        "best_head": known.reshape(by_group).mean(axis=1).tolist(),
+        "meta_test": tested[:, meta:].reshape(by_group).mean(axis=1).tolist(),
+        "meta_episodes": meta,
+        "zero_shot_first": unaided[:, 0].reshape(by_group).mean(axis=1).tolist(),
+        "zero_shot_later": unaided[:, 1:].reshape(by_group).mean(axis=1).tolist(),
+        "calibration": calibration(np.concatenate(sure), np.concatenate(right)),
+    }
+
+
+def _seeds(seed: int, purpose: int, who: np.ndarray) -> list[int]:
+    first = int(np.random.SeedSequence([seed, purpose]).generate_state(1)[0])
+    return list(range(first, first + len(who)))
+
+
+def calibration(sure: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """How far the belief in the likeliest group, (N,), is from how often it is right, (N,) bool: on average, and by bin."""
+    place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
+    count = np.bincount(place, minlength=BINS)
+    believed, found = (np.bincount(place, weights=values, minlength=BINS) for values in (sure, right))
+    kept = count > 0
+    bins = [
+        {"steps": int(n), "believed": float(b / n), "right": float(f / n)}
+        for n, b, f in zip(count[kept], believed[kept], found[kept], strict=True)
+    ]
+    error = float(np.abs(believed - found).sum() / count.sum())
+    return {"error": error, "right": float(right.mean()), "bins": bins}
+
+
+def card(manifest: Mapping[str, Any], config: Any) -> str:
+    """The bundle in words and tables: everything in it is from the manifest, or from the run's settings."""
+    described, figures = manifest["zero_shot"], manifest["figures"]
+    groups, calibrated = described["groups"], figures["calibration"]
+    means = {name: np.mean(figures[name]) for name in ("best_head", "zero_shot_first", "zero_shot_later", "meta_test")}
+    lines = [
+        f"# {manifest['method']} on {manifest['scenario']}, seed {manifest['seed']}",
+        "",
+        f"An ego agent with {manifest['heads']} heads, trained with {len(groups)} generated groups of teammates: at most "
+        f"{config.max_iterations} iterations of {config.population} groups, {config.teammate_steps:,} steps for a population, "
+        f"{config.ego_steps:,} for the ego with each group. All settings are in run.toml.",
+        "",
+        "## With the groups of its own run",
+        "",
+        f"Mean return of {figures['episodes']} greedy episodes with each group; meta-test after {figures['meta_episodes']} "
+        f"episodes of choosing, zero-shot without any, in the first episode and in the {SESSION - 1} that follow.",
+        "",
+        "| group | best head | zero-shot, first | zero-shot, later | meta-test |",
+        "|---|---|---|---|---|",
+    ]
+    columns = zip(*(figures[name] for name in means), strict=True)
+    lines += [_line(name, row) for name, row in zip(groups, columns, strict=True)]
+    lines += [_line("**mean**", means.values())]
+    lines += [
+        "",
+        "## Heads and groups",
+        "",
+        f"Mean return of {figures['episodes']} greedy episodes of every head with every group. What zero-shot expects of them is "
+        "the mean of this and of what they get where they take over in mid-episode; it is in the manifest.",
+        "",
+        f"| head | {' | '.join(groups)} |",
+        f"|---|{'---|' * len(groups)}",
+    ]
+    lines += [_line(str(head), row) for head, row in enumerate(figures["heads"])]
+    lines += [
+        "",
+        "## Belief",
+        "",
+        f"In {100 * calibrated['right']:.0f}% of all steps the likeliest group was the one that played; groups that act alike "
+        f"count as mistaken for each other. Expected calibration error {calibrated['error']:.3f}.",
+        "",
+        "| believed | right | steps |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {part['believed']:.2f} | {part['right']:.2f} | {part['steps']} |" for part in calibrated["bins"]]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, values: Any) -> str:
+    return f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} |"
