@@ -119,6 +119,43 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         report.write(rows, Path(arguments.html))
 
 
+def _pool(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    import torch
+
+    from macop_aht.evaluation import pool
+
+    torch.set_num_threads(arguments.threads)
+    folders = [Path(folder) for folder in arguments.run_folders]
+    pool.evaluate(folders, arguments.episodes, Path(arguments.out), arguments.device, arguments.seed)
+
+
+def _campaign(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from macop_aht.campaign.conduct import conduct
+    from macop_aht.campaign.plan import read
+
+    given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
+    campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
+    return 0 if conduct(campaign, Path(arguments.out)) else 1
+
+
+def _reproduce(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.reproduction import REPRODUCTIONS
+    from macop_aht.reproduction.material import Material
+
+    material = Material.load(Path(arguments.campaign))
+    out = Path(arguments.out) if arguments.out else material.folder / "reproduction"
+    out.mkdir(parents=True, exist_ok=True)
+    print(REPRODUCTIONS[arguments.name](material, out))
+    print(f"wrote {out / arguments.name}.md, .csv and pictures")
+
+
 def _compare(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
@@ -321,6 +358,37 @@ def _add_zoo(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--zoo", metavar="FOLDER", help="another zoo than the installed one")
 
 
+def _add_pool(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
+    parser.add_argument("--episodes", type=_positive, default=32, help="per pairing (default: %(default)s)")
+    parser.add_argument("--out", required=True, metavar="FILE", help="where to write a row per episode, as CSV")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=_positive, default=1, help="of the processor (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
+    parser.set_defaults(run=_pool)
+
+
+def _add_campaign(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.toml", help="scenarios, methods, seeds, preset, settings by method")
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="of the campaign; where it holds a part of it, that is gone on with",
+    )
+    parser.add_argument("--processes", type=_positive, help="at a time (default: what the file says, or 2)")
+    parser.add_argument("--threads", type=_positive, help="of each process (default: what the file says, or 1)")
+    parser.add_argument("--device", help="auto, cpu, cuda or cuda:NUMBER (default: what the file says, or auto)")
+    parser.set_defaults(run=_campaign)
+
+
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", choices=("table1", "fig-process", "fig-crossplay"))
+    parser.add_argument("--campaign", required=True, metavar="FOLDER", help="that `macop campaign` has written")
+    parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
+    parser.set_defaults(run=_reproduce)
+
+
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
     command = words[0] if words else ""
@@ -403,6 +471,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     crossplay.add_argument("--seed", type=int, default=0)
     crossplay.add_argument("--out", default="crossplay", help="writes OUT.csv and OUT.png (default: %(default)s)")
     crossplay.set_defaults(run=_crossplay)
+    _add_pool(commands.add_parser("pool", help="the egos of some runs with all groups that these have generated"))
+    _add_campaign(commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them"))
+    _add_reproduce(commands.add_parser("reproduce", help="the paper's tables and figures from a campaign"))
     comparison = commands.add_parser("compare", help="compare two agents by the rows of their evaluations")
     comparison.add_argument("first", metavar="A.csv")
     comparison.add_argument("second", metavar="B.csv")
@@ -419,11 +490,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = _parser(words).parse_args(words)
-        arguments.run(arguments)
+        code = arguments.run(arguments)
     except KeyboardInterrupt:
-        print("macop: stopped; a run goes on with --resume", file=sys.stderr)
+        print("macop: stopped; a run goes on with --resume, a campaign by the same command", file=sys.stderr)
         return 130
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
         print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
-    return 0
+    return code or 0

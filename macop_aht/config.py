@@ -49,11 +49,16 @@ def to_toml(config: Any) -> str:
 
 
 def _table(tree: Mapping[str, Any], path: str) -> list[str]:
-    lines = [f"{name} = {_value(value)}" for name, value in tree.items() if not isinstance(value, Mapping)]
+    lines = [f"{_key(name)} = {_value(value)}" for name, value in tree.items() if not isinstance(value, Mapping)]
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            lines += ["", f"[{path}{name}]", *_table(value, f"{path}{name}.")]
+            lines += ["", f"[{path}{_key(name)}]", *_table(value, f"{path}{_key(name)}.")]
     return lines
+
+
+def _key(name: str) -> str:
+    """Names such as macop+ are quoted."""
+    return name if name.replace("_", "").replace("-", "").isalnum() else _value(name)
 
 
 def from_mapping(

@@ -62,12 +62,16 @@ def play(
 
     An episode depends on the seed, the teammate's name and its number only.
     """
-    numbers = first + np.arange(episodes)
-    seeds = np.concatenate([(crc32(f"{seed} {mate.name}".encode()) << 20) + numbers for mate in mates])
+    seeds = np.concatenate([episode_seeds(seed, mate.name, first, episodes) for mate in mates])
     who = np.repeat(np.arange(len(mates)), episodes)
     starts = range(0, len(who), size)
     parts = [_play_batch(world, ego, mates, who[at : at + size], seeds[at : at + size]) for at in starts]
     return Played(*(np.concatenate(column).reshape(-1, episodes) for column in zip(*parts, strict=True)))
+
+
+def episode_seeds(seed: int, teammate: str, first: int, episodes: int) -> np.ndarray:
+    """What the episodes with a teammate begin with, numbered from `first`: (E,)."""
+    return (crc32(f"{seed} {teammate}".encode()) << 20) + first + np.arange(episodes)
 
 
 class _PolicySeats:

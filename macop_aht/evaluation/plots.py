@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -63,26 +63,50 @@ def heat_map(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], ti
             j, i, f"{value:.2f}", ha="center", va="center", fontsize=8, color="white" if value < 0.6 * top else "black"
         )
     axis.set_title(title)
-    _save(figure, path)
+    save(figure, path)
+
+
+def heat_maps(matrices: Mapping[str, np.ndarray], title: str, path: Path) -> None:
+    """Matrices of returns side by side, in the same colours."""
+    plt = pyplot()
+    low = min(0.0, *(float(matrix.min()) for matrix in matrices.values()))
+    top = max(1e-9, *(float(matrix.max()) for matrix in matrices.values()))
+    figure, axes = plt.subplots(1, len(matrices), figsize=(1 + 3.2 * len(matrices), 3.6), squeeze=False)
+    for axis, (name, matrix) in zip(axes[0], matrices.items(), strict=True):
+        image = axis.imshow(matrix, cmap="viridis", vmin=low, vmax=top)
+        axis.set_title(name, fontsize=9)
+    figure.colorbar(image, ax=axes[0].tolist())
+    figure.suptitle(title)
+    save(figure, path, tight=False)
+
+
+class Step(NamedTuple):
+    """An iteration of a run."""
+
+    iteration: int
+    groups: int  # met so far
+    heads: int  # at its end
+    compatible: float  # C; nan in the first, which has none
+
+
+def progress(decisions: Sequence[Mapping[str, Any]]) -> list[Step]:
+    """The iterations of a run, from its decisions."""
+    steps: list[Step] = []
+    met: set[str] = set()
+    for decision in decisions:
+        if "groups" in decision:  # a new iteration, which the heads of the ego's phases behind it belong to
+            met |= set(decision["groups"])
+            iteration, heads = max(int(decision["phase"].split("-")[1]), 1), steps[-1].heads if steps else 0
+            steps.append(Step(iteration, len(met), heads, decision.get("compatibility", np.nan)))
+        else:
+            steps[-1] = steps[-1]._replace(heads=decision["heads"])
+    return steps
 
 
 def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path) -> None:
     """Groups met, heads and compatibility over the iterations of a run."""
     plt = pyplot()
-    iterations: list[int] = []
-    groups: list[int] = []
-    heads: list[int] = []
-    compatible: list[float] = []
-    met: set[str] = set()
-    for decision in decisions:
-        if "groups" in decision:  # a new iteration, which the heads of the ego's phases behind it belong to
-            met |= set(decision["groups"])
-            iterations.append(max(int(decision["phase"].split("-")[1]), 1))
-            groups.append(len(met))
-            heads.append(heads[-1] if heads else 0)
-            compatible.append(decision.get("compatibility", np.nan))
-        else:
-            heads[-1] = decision["heads"]
+    iterations, groups, heads, compatible = zip(*progress(decisions), strict=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
     left.plot(iterations, groups, "o-", label="groups", color=COLOURS["mate"])
     left.plot(iterations, heads, "s-", label="heads", color=COLOURS["ego"])
@@ -94,7 +118,7 @@ def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path
     right.legend()
     for axis in (left, right):
         axis.set_xticks(iterations)
-    _save(figure, path)
+    save(figure, path)
 
 
 def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], path: Path) -> None:
@@ -117,10 +141,12 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
                 axis.plot(track[:, 0], track[:, 1], color=colour, alpha=0.45, linewidth=1.5, zorder=3)
                 axis.plot(*track[-1], "o", color=colour, markersize=4, zorder=4)
         axis.set_title(f"{name}: {np.mean(behaviour.returns):.2f}\n{behaviour.habit}", fontsize=8)
-    _save(figure, path)
+    save(figure, path)
 
 
-def _save(figure: Any, path: Path) -> None:
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+def save(figure: Any, path: Path, tight: bool = True) -> None:
+    """As a file; the figure is closed."""
+    if tight:
+        figure.tight_layout()
+    figure.savefig(path, dpi=110, bbox_inches=None if tight else "tight")
     pyplot().close(figure)

@@ -1,0 +1,39 @@
+"""A campaign from its beginning, or from where it was stopped, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from macop_aht.campaign.board import Board, headline
+from macop_aht.campaign.plan import Campaign, tasks
+from macop_aht.campaign.processes import Processes, lock
+from macop_aht.campaign.runner import Ledger, run
+from macop_aht.config import to_toml
+
+
+def conduct(campaign: Campaign, folder: Path, say: Callable[[str], None] = print) -> bool:
+    """Do what is not done yet; gives whether all is. What failed is tried again by the next call."""
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "campaign.lock", "ab") as held:
+        if not lock(held):
+            raise RuntimeError(f"another campaign is at work in {folder}; wait for its end, or choose another folder")
+        (folder / "campaign.toml").write_text(to_toml(campaign), encoding="utf-8")
+        ledger = Ledger(folder, tasks(campaign))
+        with Board(campaign.processes) as board:
+            complete = run(ledger, Processes(folder, campaign.processes, campaign.threads), board.show)
+    say(headline(ledger, campaign.processes))
+    for name in ledger.named("failed"):
+        say(f"{name} failed: {last_line(folder / f'{name}.log')} (all of it in {folder / name}.log)")
+    for task in ledger.tasks:
+        missing = [name for name in task.needs if name in ledger.named("failed", "blocked")]
+        if missing:
+            say(f"{task.name} is blocked by {', '.join(missing)}")
+    return complete
+
+
+def last_line(log: Path) -> str:
+    """What a task said last."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "it said nothing"

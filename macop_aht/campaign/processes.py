@@ -1,0 +1,83 @@
+"""Tasks as processes of this machine, so many at a time.
+
+A task's output goes to NAME.log in the campaign's folder. Its process holds a lock on that file as long as it lives: where a
+campaign was killed and its processes were not, the next one waits for them instead of writing into the same runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import macop_aht
+
+
+class Processes:
+    """An executor."""
+
+    def __init__(self, folder: Path, places: int = 2, threads: int = 1) -> None:
+        self.places = places
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._waiting: dict[str, list[str]] = {}  # for a process of an earlier campaign
+        code = [str(Path(macop_aht.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(code), "OMP_NUM_THREADS": str(threads)}
+
+    def begin(self, name: str, command: list[str]) -> None:
+        log = self._folder / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as file:
+            if not lock(file):
+                self._waiting[name] = command
+                return
+            command = going_on(self._folder / name, command)
+            file.write(f"$ macop {shlex.join(command)}\n".encode())
+            file.flush()
+            words = [sys.executable, "-m", "macop_aht", *command]
+            self._running[name] = subprocess.Popen(
+                words, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+
+    def ended(self) -> dict[str, int]:
+        for name in list(self._waiting):
+            self.begin(name, self._waiting.pop(name))
+        codes = {name: process.poll() for name, process in self._running.items()}
+        found = {name: code for name, code in codes.items() if code is not None}
+        for name in found:
+            del self._running[name]
+        return found
+
+    def close(self) -> None:
+        for process in self._running.values():
+            process.terminate()
+        for process in self._running.values():
+            process.wait()
+        self._running.clear()
+
+
+def going_on(run: Path, command: list[str]) -> list[str]:
+    """A command that trains, made to go on with what the run's folder holds; what was killed before it began leaves nothing."""
+    if command[0] != "train":
+        return command
+    if (run / "run.toml").exists():
+        return [*command, "--resume"]
+    shutil.rmtree(run, ignore_errors=True)
+    return command
+
+
+def lock(file: IO[bytes]) -> bool:
+    """Whether nobody else has locked it. The lock lasts until all processes that have got the open file are through with it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

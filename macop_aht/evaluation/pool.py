@@ -1,0 +1,156 @@
+"""The paper's evaluation: one pool of all groups that some runs have generated, and the ego of every run with every group of it.
+
+All play greedily. An ego of several heads chooses one for every group by the testing phase, a few episodes with each head in
+turn, which are rows of the stage `selection`; Random Head draws one for every episode. Whoever the ego is, its episodes with a
+group begin the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from macop_aht.evaluation.bundles import SELECTION
+from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
+from macop_aht.learner.networks import Ego, Stack
+from macop_aht.learner.rollout import Rollout, Seating
+from macop_aht.methods.origins import ego_of, groups_of, require_end
+from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
+from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import World
+
+TRIALS = 4  # episodes per head in the testing phase
+AT_ONCE = 8_192  # environments
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A finished run, as it enters the evaluation."""
+
+    run: MethodRun
+    origin: tuple[str, int]  # method and seed of the run whose groups it has learnt with
+    ego: Ego
+    groups: dict[str, Stack]  # that it has generated
+
+    @staticmethod
+    def load(folder: Path, device: str = "auto") -> Entrant:
+        require_end(folder)
+        run = read_run(folder)
+        setup, lender = setup_of(run, device), run
+        if METHODS[run.method].groups_from:
+            lender = read_run(Path(run.config.groups))
+        return Entrant(run, (lender.method, lender.seed), ego_of(folder, setup), groups_of(folder, setup))
+
+    def tier(self, method: str, seed: int) -> str:
+        """What a group of that run is to its ego."""
+        if (method, seed) == self.origin:
+            return "seen"
+        return "unseen" if method == self.origin[0] else "unseen generator"
+
+
+class Pool:
+    """All groups of some runs, and where their episodes begin."""
+
+    def __init__(self, world: World, entrants: Sequence[Entrant], device: torch.device, seed: int = 0) -> None:
+        self.world, self.device, self.seed = world, device, seed
+        self.origins = [(one.run.method, one.run.seed) for one in entrants for _ in one.groups]
+        self.names = [f"{one.run.method}/{one.run.seed}/{name}" for one in entrants for name in one.groups]
+        self._groups = [group for one in entrants for group in one.groups.values()]
+        if not self._groups:
+            raise ValueError("none of these runs has generated groups; add one of macop, macop+, fcp, trajedi or lipo")
+
+    def play(self, ego: Ego, heads: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+        """Episodes with every group, numbered from `first`, with the ego's head in each: (G,E) -> returns, lengths (G,E)."""
+        each = heads.shape[1]
+        step = max(AT_ONCE // each, 1)  # groups at a time
+        parts = [self._part(ego, heads[at : at + step], at, first) for at in range(0, len(heads), step)]
+        returns, lengths = zip(*parts, strict=True)
+        return np.concatenate(returns), np.concatenate(lengths)
+
+    def _part(self, ego: Ego, heads: np.ndarray, at: int, first: int) -> tuple[np.ndarray, np.ndarray]:
+        count, each = heads.shape
+        groups = Stack.gather([(group, 0) for group in self._groups[at : at + count]])
+        pairs = np.stack([heads.ravel(), np.repeat(np.arange(count), each)], axis=1)
+        seeds = [episode_seeds(self.seed, name, first, each) for name in self.names[at : at + count]]
+        seating = Seating.cross_play(ego, groups, pairs, 1, self.world.controllable)
+        returns, lengths = one_episode(self.world, seating, np.concatenate(seeds), self.device)
+        return returns.reshape(count, each), lengths.reshape(count, each)
+
+
+def one_episode(
+    world: World, seating: Seating, seeds: np.ndarray, device: torch.device
+) -> tuple[np.ndarray, np.ndarray]:
+    """A greedy episode in every environment: its return and its length, (B,) (B,)."""
+    rollout = Rollout(world, seating, 0, device)
+    batch = rollout.batch
+    batch.seed(seeds.tolist())
+    batch.reset()
+    returns, lengths = np.zeros(batch.size), np.zeros(batch.size, dtype=np.int64)
+    running = np.ones(batch.size, dtype=np.bool_)
+    while running.any():
+        rollout.act()
+        over = rollout.step() & running
+        returns[over], lengths[over] = batch.score[over], batch.clock[over]
+        running &= ~over
+    return returns, lengths
+
+
+def choose_heads(pool: Pool, ego: Ego) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """The testing phase: the head with the best mean return for every group, (G,), and the returns and lengths behind that."""
+    turns = np.tile(np.arange(ego.n_heads), TRIALS)  # (E,)
+    returns, lengths = pool.play(ego, np.tile(turns, (len(pool.names), 1)), SELECTION)
+    means = returns.reshape(len(pool.names), TRIALS, ego.n_heads).mean(axis=1)
+    return means.argmax(axis=1), (returns, lengths)
+
+
+def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
+    """An ego with the whole pool."""
+    run, ego, groups = entrant.run, entrant.ego, len(pool.names)
+    tiers = [entrant.tier(*origin) for origin in pool.origins]
+
+    def rows(stage: str, returns: np.ndarray, lengths: np.ndarray) -> list[Row]:
+        return [
+            Row(run.method, run.seed, run.scenario, name, tier, stage, e, float(result), int(length))
+            for name, tier, own, long in zip(pool.names, tiers, returns, lengths, strict=True)
+            for e, (result, length) in enumerate(zip(own, long, strict=True))
+        ]
+
+    if run.method == "random-head":
+        rng = np.random.default_rng([pool.seed, run.seed, crc32(run.scenario.encode())])
+        return rows("test", *pool.play(ego, rng.integers(0, ego.n_heads, (groups, episodes)), 0))
+    if ego.n_heads == 1:
+        return rows("test", *pool.play(ego, np.zeros((groups, episodes), dtype=np.int64), 0))
+    heads, choosing = choose_heads(pool, ego)
+    return rows("selection", *choosing) + rows("test", *pool.play(ego, np.repeat(heads[:, None], episodes, axis=1), 0))
+
+
+def evaluate(
+    folders: Sequence[Path],
+    episodes: int,
+    out: Path,
+    device: str = "auto",
+    seed: int = 0,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Write the rows of all runs, which must be finished and of one scenario; the file is whole or not there."""
+    entrants = [Entrant.load(folder, device) for folder in folders]
+    scenarios = sorted({entrant.run.scenario for entrant in entrants})
+    if len(scenarios) != 1:
+        raise ValueError(f"these runs are of {', '.join(scenarios)}; a pool is of one scenario")
+    pool = Pool(build(scenarios[0]), entrants, setup_of(entrants[0].run, device).device, seed)
+    say(f"{len(entrants)} egos with {len(pool.names)} groups")
+    rows: list[Row] = []
+    for entrant in entrants:
+        own = rows_of(entrant, pool, episodes)
+        mean = np.mean([row.result for row in own if row.stage == "test"])
+        say(f"{entrant.run.method}, seed {entrant.run.seed}: {mean:.2f} on average")
+        rows += own
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_suffix(".unfinished")
+    write_rows(rows, unfinished)
+    unfinished.replace(out)

@@ -1,0 +1,16 @@
+"""The paper's tables and figures from a campaign: `macop reproduce NAME --campaign FOLDER`. One file for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from macop_aht.reproduction import fig_crossplay, fig_process, table1
+from macop_aht.reproduction.material import Material
+
+# Each writes NAME.md, NAME.csv and pictures into a folder, and gives the text.
+REPRODUCTIONS: dict[str, Callable[[Material, Path], str]] = {
+    "table1": table1.write,
+    "fig-process": fig_process.write,
+    "fig-crossplay": fig_crossplay.write,
+}

@@ -1,0 +1,78 @@
+"""What tables and figures are made of: a campaign's rows and run folders, and the paper's figures; and how they are written."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macop_aht.campaign.plan import Campaign, read
+from macop_aht.evaluation.matches import Row, read_rows
+
+
+@dataclass(frozen=True)
+class Material:
+    """A campaign, as far as it has come."""
+
+    folder: Path
+    campaign: Campaign
+
+    @staticmethod
+    def load(folder: Path) -> Material:
+        stored = folder / "campaign.toml"
+        if not stored.exists():
+            raise FileNotFoundError(f"{folder} holds no campaign: there is no {stored.name} in it")
+        return Material(folder, read(stored))
+
+    def rows(self) -> dict[str, list[Row]]:
+        """The rows of the scenarios that have been evaluated."""
+        paths = {scenario: self.folder / scenario / "rows.csv" for scenario in self.campaign.scenarios}
+        found = {scenario: read_rows(path) for scenario, path in paths.items() if path.exists()}
+        if not found:
+            raise ValueError(f"nothing in {self.folder} has been evaluated yet; go on with macop campaign first")
+        return found
+
+    def runs(self, methods: Iterable[str]) -> dict[tuple[str, str, int], Path]:
+        """The finished runs of these methods by scenario, method and seed."""
+        found = {
+            (scenario, method, seed): self.folder / scenario / method / str(seed)
+            for scenario in self.campaign.scenarios
+            for method in methods
+            for seed in self.campaign.seeds
+        }
+        return {key: path for key, path in found.items() if (path / "summary.json").exists()}
+
+
+def without(wanted: Iterable[tuple[str, str, int]], found: Iterable[tuple[str, str, int]]) -> str:
+    """A note on which runs are missing; "" where none is."""
+    there = set(found)
+    missing = [
+        f"{scenario}/{method}/{seed}" for scenario, method, seed in wanted if (scenario, method, seed) not in there
+    ]
+    return f"**Partial; missing are the runs** {', '.join(missing)}." if missing else ""
+
+
+def paper() -> dict[str, Any]:
+    """The paper's figures."""
+    return tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """A table."""
+    body = [[*map(str, line)] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [[*head], ["---"] * len(head), *body])
+
+
+def write_csv(path: Path, head: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([[*head], *lines])
+
+
+def write_text(path: Path, paragraphs: Iterable[str]) -> str:
+    """Paragraphs that are not empty, as a file; gives what is in it."""
+    text = "\n\n".join(filter(None, paragraphs)) + "\n"
+    path.write_text(text, encoding="utf-8")
+    return text

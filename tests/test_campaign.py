@@ -1,0 +1,397 @@
+"""Campaigns: what is done in which order, what a failure stops, what a kill costs, and the evaluation at the end."""
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from macop_aht.campaign import conduct as conducting
+from macop_aht.campaign.board import table
+from macop_aht.campaign.plan import GROUPS_OF, Campaign, read, tasks
+from macop_aht.campaign.processes import Processes, going_on, lock
+from macop_aht.campaign.runner import Ledger, run
+from macop_aht.cli import main
+from macop_aht.config import changed, from_toml, to_toml
+from macop_aht.evaluation.matches import read_rows
+from macop_aht.evaluation.pool import Entrant, Pool, rows_of
+from macop_aht.learner import checkpoints
+from macop_aht.learner.networks import Ego, Shape, Stack
+from macop_aht.methods.runs import METHODS, MethodRun, preset, read_run
+from macop_aht.scenarios import build
+
+TRAINING = {"envs": 2, "batch": 4, "capacity": 20, "ratio": 1.0}
+STAGES = {
+    "test_episodes": 2,
+    "teammates": {"population": 2, "steps": 600, "training": TRAINING},
+    "ego": {"steps": 400, "training": TRAINING},
+}
+TINY = Campaign(
+    ["SMAC1"], ["fcp", "trajedi", "ewc"], [2], preset="demo", device="cpu", episodes=8,
+    settings={"fcp": STAGES, "trajedi": STAGES, "ewc": {"test_episodes": 2, "ego": STAGES["ego"]}},
+)  # fmt: skip
+
+
+# --- The plan
+
+
+def test_order_and_dependencies():
+    campaign = Campaign(["LBF4", "PP1"], ["fcp", "finetune", "ewc", "trajedi", "macop"], [3, 4])
+    found = tasks(campaign)
+    lbf = [task.name.removeprefix("LBF4/") for task in found[:11]]
+    assert lbf == [
+        "trajedi/3", "macop/3", "trajedi/4", "macop/4",  # others need them
+        "fcp/3", "finetune/3", "ewc/3", "fcp/4", "finetune/4", "ewc/4", "evaluation",
+    ]  # fmt: skip
+    needs = {task.name: task.needs for task in found}
+    assert needs["PP1/finetune/4"] == ("PP1/macop/4",)
+    assert needs["LBF4/ewc/3"] == ("LBF4/trajedi/3",)
+    assert needs["LBF4/fcp/3"] == ()
+    assert "--groups=LBF4/trajedi/3" in found[6].words
+    assert set(found[10].gathers) == {f"LBF4/{name}" for name in lbf[:10]}
+
+
+def test_every_method_that_borrows_groups_has_a_lender():
+    for name, method in METHODS.items():
+        assert (name in GROUPS_OF) == bool(method.groups_from)
+        assert not method.groups_from or GROUPS_OF[name] in method.groups_from
+
+
+def test_the_campaigns_of_the_benchmarks_are_valid():
+    for path in (Path(__file__).parent.parent / "benchmarks" / "campaigns").glob("*.toml"):
+        assert read(path).methods == list(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("scenario = ['LBF4']", "unknown key 'scenario'; did you mean 'scenarios'"),
+        ("", "scenarios is empty; name at least one"),
+        ("scenarios = 'LBF4'", "it must be a list"),
+        ("scenarios = ['LBF5']", "did you mean"),
+        ("scenarios = ['LBF4']\nmethods = ['lippo']", "unknown method 'lippo'; did you mean 'lipo'"),
+        ("scenarios = ['LBF4']\nmethods = ['fcp', 'fcp']", "methods has 'fcp' twice"),
+        ("scenarios = ['LBF4']\nmethods = ['ewc']", "ewc learns with the groups of trajedi; add 'trajedi'"),
+        ("scenarios = ['LBF4']\nprocesses = 0", "processes is 0; it must be at least 1"),
+        ("scenarios = ['LBF4']\nseeds = [0.5]", r"seeds\[0\] is 0.5; it must be of type int"),
+        ("scenarios = ['LBF4']\npreset = 'papr'\nsettings.fcp = {}", "did you mean 'paper'"),
+        ("scenarios = ['LBF4']\npreset = 'papr'", "did you mean 'paper'"),
+        ("scenarios = ['LBF4']\nsettings.lippo = {}", "unknown key 'settings.lippo'; did you mean 'lipo'"),
+        ("scenarios = ['LBF4']\nsettings.macop.ego.rato = 2", "unknown key 'settings.macop.ego.rato'; did you mean"),
+        ("scenarios = ['LBF4']\nsettings.ewc.groups = 'there'", "groups is the campaign's to set"),
+        ("scenarios = ['LBF4']\nsettings.macop.incompatibility = 'novelty'", "choose the other --method"),
+    ],
+)
+def test_campaign_files_are_read_strictly(text, message, tmp_path):
+    (tmp_path / "campaign.toml").write_text(text)
+    with pytest.raises((ValueError, KeyError), match=message):
+        read(tmp_path / "campaign.toml")
+
+
+def test_a_campaign_survives_being_written():
+    campaign = Campaign(["LBF4"], ["macop+", "fcp"], [0], settings={"macop+": {"ego": {"ratio": 2.0}}})
+    assert from_toml(Campaign, to_toml(campaign)) == campaign
+
+
+# --- The loop, with tasks that only pretend
+
+
+class Pretence:
+    """An executor whose tasks take a random while, write their result, and fail where told so."""
+
+    def __init__(self, folder, places=2, failing=(), die_after=None, rng=None):
+        self.folder, self.places, self.failing, self.die_after = folder, places, failing, die_after
+        self.rng = rng or random.Random(0)
+        self.begun, self.running, self.most = {}, {}, 0
+
+    def begin(self, name, command):
+        if self.die_after is not None and len(self.begun) == self.die_after:
+            raise KeyboardInterrupt
+        self.begun[name] = command
+        self.running[name] = self.rng.randrange(4)
+        self.most = max(self.most, len(self.running))
+
+    def ended(self):
+        self.running = {name: left - 1 for name, left in self.running.items()}
+        over = [name for name, left in self.running.items() if left < 0]
+        for name in over:
+            del self.running[name]
+            result = "rows.csv" if name.endswith("evaluation") else f"{name.split('/', 1)[1]}/summary.json"
+            path = self.folder / "LBF4" / result
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return {name: int(name in self.failing) for name in over}
+
+    def close(self):
+        self.running = {}
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr("macop_aht.campaign.runner.POLL", 0.0)
+
+
+PLAN = Campaign(["LBF4"], ["macop", "trajedi", "fcp", "finetune", "ewc"], [0, 1])
+
+
+def pretend(folder, campaign=PLAN, **options):
+    ledger, executor = Ledger(folder, tasks(campaign)), Pretence(folder, **options)
+    return run(ledger, executor, lambda ledger: None), ledger, executor
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("seed", range(5))
+def test_everything_is_done_once_after_what_it_needs(seed, tmp_path):
+    complete, ledger, executor = pretend(tmp_path, places=3, rng=random.Random(seed))
+    assert complete
+    order = list(executor.begun)
+    assert sorted(order) == sorted(task.name for task in ledger.tasks)
+    for task in ledger.tasks:
+        assert all(order.index(name) < order.index(task.name) for name in (*task.needs, *task.gathers))
+    assert executor.most == 3
+    assert [word for word in executor.begun["LBF4/evaluation"] if not word.startswith("--")][1:] == [
+        name for task in ledger.tasks[-1:] for name in task.gathers
+    ]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_failure_blocks_its_dependants_alone_and_is_tried_again(tmp_path):
+    complete, ledger, executor = pretend(tmp_path, failing=("LBF4/macop/1",))
+    assert not complete
+    assert ledger.named("failed") == ["LBF4/macop/1"]
+    assert ledger.named("blocked") == ["LBF4/finetune/1"]
+    assert len(ledger.named("done")) == 9  # the evaluation too, of what is there
+    assert "LBF4/macop/1" not in executor.begun["LBF4/evaluation"]
+    # The same again: only what failed is tried, and nothing changes for the evaluation.
+    complete, ledger, executor = pretend(tmp_path, failing=("LBF4/macop/1",))
+    assert list(executor.begun) == ["LBF4/macop/1"]
+    assert "LBF4/evaluation" in ledger.named("done")
+    # Mended: the rest is done, and the evaluation again, with all of it.
+    complete, ledger, executor = pretend(tmp_path)
+    assert complete
+    assert list(executor.begun) == ["LBF4/macop/1", "LBF4/finetune/1", "LBF4/evaluation"]
+    assert "LBF4/macop/1" in executor.begun["LBF4/evaluation"]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_is_done_stands_until_its_command_changes(tmp_path):
+    for most in (3, 4):
+        with pytest.raises(KeyboardInterrupt):
+            pretend(tmp_path, places=1, die_after=most)
+    complete, ledger, executor = pretend(tmp_path, places=1)
+    assert complete
+    assert len(executor.begun) == len(ledger.tasks) - 3 - 4
+    assert pretend(tmp_path)[2].begun == {}
+    more = replace(PLAN, seeds=[0, 1, 2], episodes=8, settings={"fcp": {"test_episodes": 8}})
+    begun = pretend(tmp_path, more)[2].begun
+    assert sorted(begun) == [
+        "LBF4/evaluation", "LBF4/ewc/2", "LBF4/fcp/0", "LBF4/fcp/1", "LBF4/fcp/2", "LBF4/finetune/2", "LBF4/macop/2",
+        "LBF4/trajedi/2",
+    ]  # fmt: skip
+
+
+def test_the_board_shows_where_all_stand_and_time_left_by_tasks_of_the_same_kind(tmp_path):
+    ledger = Ledger(tmp_path, tasks(replace(PLAN, methods=["macop", "fcp"])))
+    assert ledger.minutes_left(places=2) is None
+    for name, minutes in (("LBF4/macop/0", 8.0), ("LBF4/fcp/0", 2.0)):
+        ledger.standing[name].state, ledger.standing[name].minutes = "done", minutes
+    running = ledger.standing["LBF4/macop/1"]
+    running.state, running.since = "running", time.monotonic() - 3 * 60
+    # macop/1 has 8 - 3 left, fcp/1 has 2, and the evaluation, of which nothing is known, counts as the mean of all, 5.
+    assert ledger.minutes_left(places=2) == pytest.approx((5 + 2 + 5) / 2, abs=0.01)
+    ledger.standing["LBF4/fcp/1"].state = "failed"
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table(ledger, places=2))
+    assert [line.rstrip() for line in console.export_text().splitlines()] == [
+        "2 done, 1 running, 1 to come, 1 failed; about 5 min left",
+        "LBF4/macop       0: done 8.0 min  1: running 3.0 min",
+        "LBF4/fcp         0: done 2.0 min  1: failed",
+        "LBF4/evaluation  to come",
+    ]
+
+
+# --- Processes
+
+
+def test_a_task_waits_for_the_process_that_a_killed_campaign_has_left(tmp_path):
+    executor = Processes(tmp_path, places=1)
+    with open(tmp_path / "task.log", "ab") as held:
+        assert lock(held)
+        executor.begin("task", ["--version"])
+        assert executor.ended() == {}
+        assert executor._running == {}
+    codes: dict[str, int] = {}
+    while not codes:
+        codes = executor.ended()
+        time.sleep(0.05)
+    assert codes == {"task": 0}
+    assert (tmp_path / "task.log").read_text().startswith("$ macop --version\nmacop-aht ")
+
+
+def test_a_run_goes_on_with_what_its_folder_holds(tmp_path):
+    command = ["train", "LBF4"]
+    assert going_on(tmp_path / "run", command) == command
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml.unfinished").touch()  # killed before it had begun
+    assert going_on(tmp_path / "run", command) == command
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml").touch()
+    assert going_on(tmp_path / "run", command) == [*command, "--resume"]
+    assert going_on(tmp_path / "run", ["pool"]) == ["pool"]
+
+
+def test_one_campaign_at_a_time_in_a_folder(tmp_path):
+    with open(tmp_path / "campaign.lock", "ab") as held:
+        assert lock(held)
+        with pytest.raises(RuntimeError, match="another campaign is at work"):
+            conducting.conduct(TINY, tmp_path)
+
+
+# --- Whole campaigns
+
+
+class Here:
+    """An executor that runs the commands in this process, one at a time."""
+
+    places = 1
+
+    def __init__(self, folder):
+        self._folder, self._codes = folder, {}
+
+    def begin(self, name, command):
+        before = Path.cwd()
+        os.chdir(self._folder)
+        try:
+            self._codes[name] = main(going_on(self._folder / name, command))
+        finally:
+            os.chdir(before)
+
+    def ended(self):
+        codes, self._codes = self._codes, {}
+        return codes
+
+    def close(self): ...
+
+
+class Killed(BaseException):
+    """Nothing in the package knows this, and nothing can be done about it."""
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("campaign")
+    assert run(Ledger(folder, tasks(TINY)), Here(folder), lambda ledger: None)
+    return folder
+
+
+def phases(folder):
+    return sorted(folder.glob("SMAC1/*/2/phases/*.npz"))
+
+
+def assert_alike(folder, other):
+    """The same rows, and the same weights after every phase."""
+    assert (folder / "SMAC1" / "rows.csv").read_bytes() == (other / "SMAC1" / "rows.csv").read_bytes()
+    ours, theirs = phases(folder), phases(other)
+    assert [path.relative_to(folder) for path in ours] == [path.relative_to(other) for path in theirs]
+    for one, two in zip(ours, theirs, strict=True):
+        arrays, expected = (checkpoints.flatten(checkpoints.read(path)[0]) for path in (one, two))
+        assert arrays.keys() == expected.keys()
+        assert all(np.array_equal(arrays[name], expected[name]) for name in arrays), one
+
+
+def test_rows_hold_every_ego_with_every_group(reference):
+    rows = read_rows(reference / "SMAC1" / "rows.csv")
+    assert len(rows) == 3 * 4 * 8  # egos, groups, episodes
+    tiers = {(row.agent, row.teammate.split("/")[0]): row.tier for row in rows}
+    assert tiers == {
+        ("fcp", "fcp"): "seen", ("trajedi", "trajedi"): "seen", ("ewc", "trajedi"): "seen",
+        ("fcp", "trajedi"): "unseen generator", ("trajedi", "fcp"): "unseen generator",
+        ("ewc", "fcp"): "unseen generator",
+    }  # fmt: skip
+    assert len({(row.result, row.length) for row in rows}) > 3  # else a comparison of rows would show nothing
+    for method in TINY.methods:
+        config = read_run(reference / "SMAC1" / method / "2").config
+        wanted = changed(preset(method, "demo", "SMAC1"), TINY.settings[method])
+        assert config == (replace(wanted, groups="SMAC1/trajedi/2") if method == "ewc" else wanted)
+
+
+def test_a_campaign_stopped_at_any_phase_ends_in_the_same_rows(reference, tmp_path, monkeypatch):
+    rng, write, left = random.Random(1), checkpoints.write, [0]
+
+    def fragile(path, arrays, note):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        write(path, arrays, note)
+
+    monkeypatch.setattr(checkpoints, "write", fragile)
+    for _ in range(3):
+        left[0] = rng.randrange(3)
+        with pytest.raises(Killed):
+            run(Ledger(tmp_path, tasks(TINY)), Here(tmp_path), lambda ledger: None)
+    left[0] = 1_000
+    assert run(Ledger(tmp_path, tasks(TINY)), Here(tmp_path), lambda ledger: None)
+    assert_alike(tmp_path, reference)
+
+
+@pytest.mark.slow
+def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tmp_path):
+    """All its processes by SIGKILL, wherever they are; once the campaign alone, so that the next one finds its runs at work."""
+    (tmp_path / "tiny.toml").write_text(to_toml(TINY))
+    command = [sys.executable, "-m", "macop_aht", "campaign", str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "c")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    rng, kills = random.Random(), 0
+    for attempt in range(6):
+        before = phases(tmp_path / "c")
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        if attempt < 5:  # killed some time after a phase has ended
+            while process.poll() is None and len(phases(tmp_path / "c")) <= len(before):
+                time.sleep(0.02)
+            time.sleep(2 * rng.random())
+            (os.kill if attempt == 2 else os.killpg)(process.pid, signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+    assert kills == 5
+    assert process.wait() == 0
+    assert_alike(tmp_path / "c", reference)
+
+
+# --- The evaluation
+
+
+def entrant(method, seed, heads, groups=0):
+    world = build("SMAC1")
+    draws = torch.Generator().manual_seed(seed)
+    teams = {f"0/{k}": Stack(Shape.of(world), 1, draws) for k in range(groups)}
+    run = MethodRun("SMAC1", method, seed, config=preset(method, "demo", "SMAC1"))
+    return Entrant(run, ("macop", seed), Ego(Shape.of(world), heads, draws), teams)
+
+
+def test_heads_are_chosen_by_episodes_of_their_own():
+    entrants = [entrant("macop", 0, 3, groups=2), entrant("macop", 1, 1, groups=3), entrant("random-head", 0, 3)]
+    pool = Pool(build("SMAC1"), entrants, torch.device("cpu"))
+    assert pool.names == ["macop/0/0/0", "macop/0/0/1", "macop/1/0/0", "macop/1/0/1", "macop/1/0/2"]
+    rows = rows_of(entrants[0], pool, episodes=6)
+    choosing, test = ([row for row in rows if row.stage == stage] for stage in ("selection", "test"))
+    assert (len(choosing), len(test)) == (5 * 4 * 3, 5 * 6)
+    assert {row.tier for row in test[:12]} == {"seen"}
+    assert {row.tier for row in test[12:]} == {"unseen"}
+    every = [pool.play(entrants[0].ego, np.full((5, 6), head), 0)[0] for head in range(3)]
+    for g, name in enumerate(pool.names):
+        tried = [row.result for row in choosing if row.teammate == name]
+        best = int(np.argmax([np.mean(tried[head::3]) for head in range(3)]))  # in turn: 0 1 2 0 1 2 …
+        assert [row.result for row in test if row.teammate == name] == every[best][g].tolist()
+    assert len({tuple(one.ravel()) for one in every}) == 3
+    assert {row.stage for row in rows_of(entrants[1], pool, 2)} == {"test"}  # one head: nothing to choose
+    anyone = np.array([row.result for row in rows_of(entrants[2], pool, 6)]).reshape(5, 6)
+    again = np.array([row.result for row in rows_of(entrants[2], pool, 6)]).reshape(5, 6)
+    np.testing.assert_array_equal(anyone, again)

@@ -1,0 +1,167 @@
+"""The paper's tables and figures from made-up rows, with numbers worked out by hand."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from macop_aht.campaign.plan import Campaign
+from macop_aht.cli import main
+from macop_aht.config import to_toml
+from macop_aht.evaluation.matches import Row, write_rows
+from macop_aht.evaluation.plots import progress
+from macop_aht.reproduction import REPRODUCTIONS
+from macop_aht.reproduction.fig_crossplay import apart
+from macop_aht.reproduction.material import Material, paper
+from macop_aht.reproduction.table1 import by_seed, cells, improvement, modern, pairings
+
+
+def rows_of(agent, seed, returns, scenario="LBF4", stage="test"):
+    """Rows from {teammate: the returns of its episodes}."""
+    return [
+        Row(agent, seed, scenario, teammate, "unseen generator", stage, e, result, 25)
+        for teammate, results in returns.items()
+        for e, result in enumerate(results)
+    ]
+
+
+def test_means_by_seed_by_hand():
+    rows = rows_of("macop", 3, {"macop/0/0/0": [1.0, 0.0], "macop/0/0/1": [1.0, 1.0], "fcp/0/0/0": [0.0, 0.0]})
+    rows += rows_of("macop", 3, {"fcp/0/0/0": [1.0] * 8}, stage="selection")  # which do not count
+    rows += rows_of("macop", 4, {"macop/0/0/0": [0.0, 0.0], "macop/0/0/1": [0.0, 0.0], "fcp/0/0/0": [0.0, 1.0]})
+    pairs = pairings(rows)["macop"]
+    assert pairs[3, "macop/0/0/0"] == 0.5
+    assert by_seed(pairs) == pytest.approx([(0.5 + 1.0 + 0.0) / 3, 0.5 / 3])
+    # Balanced: macop's groups have the mean 0.75 and 0, fcp's only one 0 and 0.5.
+    assert by_seed(pairs, balanced=True) == pytest.approx([0.375, 0.25])
+
+
+def test_scaling_symbols_and_improvement_by_hand():
+    five = np.arange(5) / 100
+    column = cells(
+        {
+            "macop": (0.8 + five).tolist(),
+            "finetune": [0.3, 0.4, 0.5, 0.6, 0.7],
+            "lipo": (0.8 + five - 0.005).tolist(),  # in between: ranks 1, 3, 5, 7, 9 of 10, far from significant
+            "fcp": (0.9 + five).tolist(),  # all above Macop's
+        }
+    )
+    assert (column["macop"].value, column["finetune"].value) == (pytest.approx(0.82 / 0.5), pytest.approx(1.0))
+    assert column["finetune"].std == pytest.approx(np.sqrt(0.1 / 4) / 0.5)  # squares 0.04 + 0.01 + 0 + 0.01 + 0.04
+    assert [column[name].symbol for name in ("macop", "finetune", "lipo", "fcp")] == ["", "+", "≈", "-"]
+    assert column["fcp"].p == pytest.approx(2 / 252)  # one of (10 over 5) orders on either side
+    other = cells({"macop": [0.6], "finetune": [1.0]})
+    assert other["finetune"].symbol == "n/a"
+    assert other["finetune"].std is None
+    columns = {"LBF4": column, "PP1": other}
+    assert improvement(columns, "macop") == pytest.approx(100 * ((1.64 + 0.6) / 2 - 1))
+    assert improvement(columns, "fcp") == pytest.approx(84.0)  # of LBF4 alone
+    assert improvement({"PP1": {"macop": other["macop"]}}, "macop") is None
+
+
+def test_the_papers_figures_agree_with_each_other():
+    """Its last column is the mean of its others, as far as they are rounded; but for FCP's, which the file says."""
+    for method, figures in paper()["table1"].items():
+        means = [value[0] for name, value in figures.items() if name != "improvement"]
+        assert len(means) == 8
+        stated = 22.75 if method == "fcp" else figures.get("improvement", 0.0)
+        assert 100 * (np.mean(means) - 1) == pytest.approx(stated, abs=0.6), method
+
+
+def test_modern_figures_by_hand():
+    rows = [row for seed in (0, 1) for row in rows_of("fcp", seed, {f"fcp/0/0/{k}": [k / 10] for k in range(20)})]
+    middle, low, high, worst, seen, unseen, strange = modern(rows, pairings(rows))["fcp"]
+    assert middle == pytest.approx(0.95)  # of 0.0, 0.0, 0.1, 0.1 … 1.9, 1.9
+    assert low < 0.95 < high
+    assert worst == pytest.approx(0.05)  # two of twenty groups
+    assert (seen, unseen) == (None, None)
+    assert strange == pytest.approx(0.95)
+
+
+def test_progress_by_hand():
+    decisions = [
+        {"phase": "population-00", "groups": ["0/0", "0/1"]},
+        {"phase": "ego-01-00", "heads": 1},
+        {"phase": "ego-01-01", "heads": 2},
+        {"phase": "population-02", "groups": ["0/0", "2/1"], "compatibility": 0.25},
+    ]
+    assert progress(decisions)[0][:3] == (1, 2, 2)
+    assert progress(decisions)[1] == (2, 3, 2, 0.25)
+
+
+def test_what_is_off_the_diagonal():
+    assert apart(np.array([[1.0, 0.2], [0.4, 1.0]])) == pytest.approx(0.3)
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    """One in which FCP's second run is missing, and PP1 was not evaluated."""
+    made = Campaign(["LBF4", "PP1"], ["macop", "finetune", "fcp"], [0, 1])
+    (tmp_path / "campaign.toml").write_text(to_toml(made))
+    values = {("macop", 0): 0.9, ("macop", 1): 0.7, ("finetune", 0): 0.3, ("finetune", 1): 0.5, ("fcp", 0): 0.6}
+    rows: list[Row] = []
+    for (agent, seed), value in values.items():
+        rows += rows_of(agent, seed, {"macop/0/0/0": [value], "fcp/0/0/0": [value]})
+    (tmp_path / "LBF4").mkdir()
+    write_rows(rows, tmp_path / "LBF4" / "rows.csv")
+    return tmp_path
+
+
+def test_a_partial_table_says_what_is_missing(campaign, capsys):
+    assert main(["reproduce", "table1", "--campaign", str(campaign)]) == 0
+    printed = capsys.readouterr().out
+    assert "missing are the runs** LBF4/fcp/1, PP1/macop/0, PP1/macop/1, " in printed
+    assert "| macop | **2.00 ± 0.35** (1.64 ± 0.03) | +100.0 (+64.0) |" in printed
+    assert "| fcp | 1.50 n/a (1.33 ± 0.06) | +50.0 (+33.0) |" in printed
+    out = campaign / "reproduction"
+    assert (out / "table1.md").read_text() in printed
+    assert (out / "table1.png").stat().st_size > 1_000
+    with open(out / "table1.csv", newline="") as file:
+        lines = {line["method"]: line for line in csv.DictReader(file)}
+    assert (float(lines["macop"]["return"]), float(lines["macop"]["scaled"])) == pytest.approx((0.8, 2.0))
+    assert (lines["fcp"]["seeds"], lines["fcp"]["scaled_std"], lines["fcp"]["paper"]) == ("1", "", "1.33")
+
+
+def test_without_finetune_nothing_is_scaled(campaign):
+    rows = rows_of("macop", 0, {"macop/0/0/0": [0.9]})
+    write_rows(rows, campaign / "LBF4" / "rows.csv")
+    text = REPRODUCTIONS["table1"](Material.load(campaign), campaign)
+    assert "**Not scaled, since Finetune is missing:** LBF4." in text
+    assert "| macop | **0.90** | - |" in text
+
+
+def test_nothing_to_reproduce_says_so(campaign, tmp_path, capsys):
+    for words, message in (
+        (["fig-process", "--campaign", str(campaign)], "has no finished run of macop"),
+        (["fig-crossplay", "--campaign", str(campaign)], "has no finished run of"),
+        *(
+            ([name, "--campaign", str(tmp_path / "nowhere")], "holds no campaign: there is no campaign.toml")
+            for name in REPRODUCTIONS
+        ),
+    ):
+        assert main(["reproduce", *words]) == 2
+        assert message in capsys.readouterr().err
+    (campaign / "LBF4" / "rows.csv").unlink()
+    assert main(["reproduce", "table1", "--campaign", str(campaign)]) == 2
+    assert "has been evaluated yet" in capsys.readouterr().err
+
+
+def test_figures_of_a_run(tmp_path, capsys):
+    """A run so small that it has learnt nothing has a process and a cross-play matrix all the same."""
+    (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["LBF4"], ["macop"], [0, 1])))
+    small = ["--teammate-steps=300", "--ego-steps=300", "--max-iterations=2", "--population=2", "--test-episodes=2"]
+    run = tmp_path / "LBF4" / "macop" / "0"
+    assert main(["train", "LBF4", "--preset=demo", "--threads=1", f"--out={run}", *small]) == 0
+    for name in ("fig-process", "fig-crossplay"):
+        assert main(["reproduce", name, "--campaign", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+        assert "missing are the runs** LBF4/macop/1." in capsys.readouterr().out
+    out = tmp_path / "out"
+    assert {path.name for path in out.glob("*.png")} == {"fig-process-LBF4-macop-0.png", "fig-crossplay-LBF4.png"}
+    groups = json.loads((run / "summary.json").read_text())["groups"]
+    with open(out / "fig-crossplay.csv", newline="") as file:
+        pairs = [(line["ego"], line["teammate"]) for line in csv.DictReader(file)]
+    assert pairs == [(ego, mate) for ego in groups for mate in groups]
+    with open(out / "fig-process.csv", newline="") as file:
+        steps = [(line["iteration"], line["groups"]) for line in csv.DictReader(file)]
+    assert steps == [("1", "2"), ("2", str(len(groups)))]
