@@ -374,7 +374,7 @@ def test_mixers_and_several_agents_of_the_ego(tmp_path):
 
 def test_bundles_and_the_zoo_take_baselines(runs, tmp_path, capsys):
     folder, _ = runs
-    assert main(["export", str(folder / "clear"), "--out", str(tmp_path / "bundle")]) == 0
+    assert main(["export", str(folder / "clear"), "--out", str(tmp_path / "bundle"), "--episodes", "600"]) == 0
     assert EgoAgent.load(tmp_path / "bundle").heads == 1
     (tmp_path / "zoo").mkdir()
     assert main(["zoo", "add", str(folder / "lipo"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0

@@ -73,17 +73,16 @@ def calibration(sure: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     return {"error": error, "right": float(right.mean()), "bins": bins}
 
 
-def card(manifest: Mapping[str, Any], config: Any) -> str:
-    """The bundle in words and tables: everything in it is from the manifest, or from the run's settings."""
+def card(manifest: Mapping[str, Any]) -> str:
+    """The bundle in words and tables: everything in it is from the manifest."""
     described, figures = manifest["zero_shot"], manifest["figures"]
     groups, calibrated = described["groups"], figures["calibration"]
     means = {name: np.mean(figures[name]) for name in ("best_head", "zero_shot_first", "zero_shot_later", "meta_test")}
     lines = [
         f"# {manifest['method']} on {manifest['scenario']}, seed {manifest['seed']}",
         "",
-        f"An ego agent with {manifest['heads']} heads, trained with {len(groups)} generated groups of teammates: at most "
-        f"{config.max_iterations} iterations of {config.population} groups, {config.teammate_steps:,} steps for a population, "
-        f"{config.ego_steps:,} for the ego with each group. All settings are in run.toml.",
+        f"An ego agent of {_count(manifest['heads'], 'head')}, trained with {_count(len(groups), 'group')} of teammates. All "
+        "settings are in run.toml.",
         "",
         "## With the groups of its own run",
         "",
@@ -119,6 +118,10 @@ def card(manifest: Mapping[str, Any], config: Any) -> str:
     ]
     lines += [f"| {part['believed']:.2f} | {part['right']:.2f} | {part['steps']} |" for part in calibrated["bins"]]
     return "\n".join(lines) + "\n"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _line(name: str, values: Any) -> str:

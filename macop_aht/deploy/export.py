@@ -217,13 +217,14 @@ def export(
     from macop_aht.deploy import recogniser
     from macop_aht.learner.networks import Stack, weights
     from macop_aht.methods.macop import cross_returns
-    from macop_aht.methods.runs import ego_of, groups_of, read_run, setup_of
+    from macop_aht.methods.origins import ego_of, groups_met
+    from macop_aht.methods.runs import read_run, setup_of
 
     config = config or recogniser.RecogniserConfig()
     run = read_run(run_folder)
     setup = setup_of(run, "cpu")
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
-    world, ego, named = setup.world, ego_of(run_folder, setup), groups_of(run_folder, setup)
+    world, ego, named = setup.world, ego_of(run_folder, setup), groups_met(run_folder, setup)
     groups = Stack.gather([(group, 0) for group in named.values()])
     with torch.no_grad():
         check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
@@ -241,15 +242,16 @@ def export(
         mates = group_policies(run_folder)
         manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
         write_manifest(place, manifest)
-        (place / "card.md").write_text(card.card(manifest, run.config), encoding="utf-8")
+        (place / "card.md").write_text(card.card(manifest), encoding="utf-8")
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:
-    """The groups of a run as teammates."""
-    from macop_aht.methods.runs import groups_of, read_run, setup_of
+    """The groups that a run's ego has learnt with, as teammates."""
+    from macop_aht.methods.origins import groups_met
+    from macop_aht.methods.runs import read_run, setup_of
 
     setup = setup_of(read_run(run_folder), "cpu")
-    return [_policy(f"group {name}", group, setup.world) for name, group in groups_of(run_folder, setup).items()]
+    return [_policy(f"group {name}", group, setup.world) for name, group in groups_met(run_folder, setup).items()]
 
 
 def _policy(name: str, group: Stack, world: World) -> OnnxPolicy:

@@ -54,6 +54,15 @@ def groups_of(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
     return found
 
 
+def groups_met(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
+    """The groups that a run's ego has learnt with, its own or borrowed ones, by name."""
+    borrowed = folder / "phases" / "groups.npz"
+    if not borrowed.exists():
+        return groups_of(folder, setup)
+    groups = Groups.load(setup, *checkpoints.read(borrowed))
+    return {name: groups[name] for name in groups.names}
+
+
 def ego_of(folder: Path, setup: Setup[Settings]) -> Ego:
     """The ego of a finished run."""
     require_end(folder)
