@@ -1,6 +1,7 @@
 """Whole runs of Macop and Macop+: coverage, heads, best-head return, minutes, and how many groups sabotage.
 
     python benchmarks/macop.py [--scenarios LBF4 PP1] [--methods macop macop+] [--seeds 3] [--preset paper] [--parallel 2]
+        [--finished]
 
 Runs can be resumed; each has one thread. Writes a table, the runs' own summaries and figures, and every run's figures as JSON
 lines. A group sabotages if a fresh ego, trained with it alone for as many steps as the ego has for a group, stays under half of
@@ -73,15 +74,29 @@ def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+def coverage(figures: dict[str, Any]) -> str:
+    """How many different deeds there were after each iteration, of groups that stayed in a population."""
+    born = [max(int(name.split("/")[0]), 1) for name in figures["groups"]]
+    counts = [
+        len({deed for deed, when in zip(figures["deeds"], born, strict=True) if deed and when <= iteration})
+        for iteration in range(1, figures["iterations"] + 1)
+    ]
+    return " ".join(map(str, counts))
+
+
+def generated(figures: dict[str, Any]) -> int:
+    """All groups that were made: a population in every iteration."""
+    return sum(name.startswith("0/") for name in figures["groups"]) * figures["iterations"]
+
+
 def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
-    coverage = [len({deed for deed in figures["deeds"] if deed}) for figures in results]
     kinds = f" of {KINDS[scenario]}" if KINDS[scenario] else ""
     cells = [
         scenario,
         method,
-        ", ".join(str(count) for count in coverage) + kinds,
-        ", ".join(str(figures["iterations"]) for figures in results),
-        ", ".join(str(len(figures["groups"])) for figures in results),
+        ", ".join(str(figures["seed"]) for figures in results),
+        ", ".join(coverage(figures) for figures in results) + kinds,
+        ", ".join(f"{generated(figures)}/{len(figures['groups'])}" for figures in results),
         ", ".join(str(figures["heads"]) for figures in results),
         ", ".join(f"{statistics.mean(figures['best_head']):.2f}" for figures in results),
         ", ".join(f"{statistics.mean(_honest(figures)):.2f}" for figures in results),
@@ -107,6 +122,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
+    parser.add_argument("--finished", action="store_true", help="only the runs that are there already")
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=RESULTS / "macop.md")
     arguments = parser.parse_args()
@@ -115,6 +131,8 @@ def main() -> int:
         for seed in range(arguments.seeds)
         for scenario in arguments.scenarios
         for method in arguments.methods
+        if not arguments.finished
+        or (arguments.work / f"{scenario}-{method}-{seed}-{arguments.preset}" / "summary.json").exists()
     ]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         results = list(pool.map(lambda job: run(job[0], job[1], job[2], arguments.preset, arguments.work), jobs))
@@ -122,16 +140,19 @@ def main() -> int:
         "# Macop, end to end",
         "",
         f"`python benchmarks/macop.py --scenarios {' '.join(arguments.scenarios)} --methods {' '.join(arguments.methods)} "
-        f"--seeds {arguments.seeds} --preset {arguments.preset}`, one thread for each run. A figure per seed.",
+        f"--seeds {arguments.seeds} --preset {arguments.preset}{' --finished' if arguments.finished else ''}`, one thread for "
+        "each run. A figure per seed; deeds: how many different ones after each iteration; groups: all that were made, and those "
+        "that stayed in a population, which the returns are of.",
         "",
-        "| scenario | method | deeds | iterations | groups | heads | best head | without saboteurs | saboteurs | minutes |",
+        "| scenario | method | seeds | deeds | groups | heads | best head | without saboteurs | saboteurs | minutes |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     for scenario in arguments.scenarios:
         for method in arguments.methods:
             own = [figures for job, figures in zip(jobs, results, strict=True) if job[:2] == (scenario, method)]
-            lines.append(row(scenario, method, own))
+            if own:
+                lines.append(row(scenario, method, own))
             for figures in own:
                 source = arguments.work / f"{scenario}-{method}-{figures['seed']}-{arguments.preset}"
                 for name in ("summary.md", "process.png", "crossplay.png", "ways.png"):
