@@ -89,7 +89,7 @@ CASES = {
     "half a step": (lambda: lbf4(teammate="random+idle=1.5"), "whole number of steps"),
     "bad switch": (lambda: lbf4(teammate="random+switch=scripted"), "switch=10,random"),
     "switch to many": (lambda: lbf4(teammate="random+switch=3,scripted"), "is a population"),
-    "no zoo": (lambda: lbf4(teammate="zoo:macop/3"), "there is no group 'macop/3' for LBF4"),
+    "no zoo": (lambda: lbf4(teammate="zoo:macop/none"), "there is no group 'macop/none' for LBF4"),
     "wrong type": (lambda: lbf4(teammate=3), "teammate is 3 of type int; allowed are"),
     "nobody": (lambda: lbf4(teammate=[]), "the list of teammates is empty"),
     "no file": (lambda: lbf4(teammate="nowhere.onnx"), "no teammate at .*nowhere.onnx; give the path"),
