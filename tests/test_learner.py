@@ -210,7 +210,7 @@ def tiny_batch():
     mask[0, 2, 0, 1] = False  # at the second step the first agent may not take its best action
     return Packed(
         counts, torch.arange(2), following, torch.zeros(1, 4, 2, 1), mask,
-        torch.zeros(1, 4, 2).long(), torch.zeros(1, 4, 2).long(),
+        torch.zeros(1, 4, 2).long(),
         reward=torch.tensor([[0.0, 5.0, 2.0, 1.0]]), real=torch.ones(1, 4), continues=torch.tensor([[1.0, 0.0, 1.0, 0.0]]),
         state=torch.zeros(1, 4, 0),
     )  # fmt: skip
@@ -344,7 +344,7 @@ def test_what_is_collected_is_what_was_played():
     q = q_values(net, batch).masked_fill(~batch.mask, -torch.inf)
     real = batch.real.bool()
     assert torch.equal(q.argmax(dim=-1)[real], batch.action[real])
-    assert torch.equal(batch.state, batch.obs.flatten(2))
+    assert torch.equal(batch.state, batch.inputs[..., : net.shape.obs].flatten(2))
 
 
 def test_exploration_is_uniform_over_available_actions():
@@ -391,11 +391,11 @@ def test_some_seats_alone_are_kept_and_learnt_from():
             collector.step(Exploration(np.full((1, 1), 0.5)))
     slots = np.tile(np.arange(8), (2, 1))
     all_agents, some = whole.pack(slots, CPU), part.pack(slots, CPU)
-    assert some.obs.shape[2] == 2
+    assert some.inputs.shape[2] == 2
     torch.testing.assert_close(q_values(net, some), q_values(net, all_agents)[:, :, [0, 2]])
     mixer = Qmix(2, 3, world.state_dim, generator())
-    mixed = mixer(torch.ones(2, some.obs.shape[1], 2), some.state, some.agent)
-    left_out = torch.ones(2, some.obs.shape[1], 3) * torch.tensor([1.0, 0.0, 1.0])
+    mixed = mixer(torch.ones(2, some.inputs.shape[1], 2), some.state, some.agent)
+    left_out = torch.ones(2, some.inputs.shape[1], 3) * torch.tensor([1.0, 0.0, 1.0])
     torch.testing.assert_close(mixed, mixer(left_out, some.state))
 
 
@@ -408,7 +408,7 @@ def test_every_second_episode_is_a_batch_of_its_own():
     torch.testing.assert_close(q_values(net, half), q_values(net, batch)[:, index])
     at_end = half.following == 0
     torch.testing.assert_close(
-        half.obs[:, half.following][:, ~at_end], batch.obs[:, batch.following[index]][:, ~at_end]
+        half.inputs[:, half.following][:, ~at_end], batch.inputs[:, batch.following[index]][:, ~at_end]
     )
 
 

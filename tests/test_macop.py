@@ -69,8 +69,11 @@ def test_diversity_is_the_divergence_in_every_members_own_states():
     loss = terms.diversity(every=1)(learner, batch, q_values(learner.net, batch))
     for p in range(3):
         own = replay.pack(np.tile(np.arange(12), (3, 1)), CPU)
-        same = replace(own, obs=own.obs[p : p + 1].expand_as(own.obs), mask=own.mask[p : p + 1].expand_as(own.mask),
-                       last_action=own.last_action[p : p + 1].expand_as(own.last_action))  # fmt: skip
+        same = replace(
+            own,
+            inputs=own.inputs[p : p + 1].expand_as(own.inputs),
+            mask=own.mask[p : p + 1].expand_as(own.mask),
+        )
         jsd = terms.divergence(terms.policies(q_values(learner.net, same), same.mask)).mean(dim=-1)
         expected = -(jsd * own.real[p]).sum().detach() / own.real[p].sum()
         assert loss[p].item() == pytest.approx(float(expected), rel=1e-4)

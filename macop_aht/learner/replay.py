@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from macop_aht.learner.networks import Shape, encode
 from macop_aht.scenarios.spec import World
 
 
@@ -22,9 +23,8 @@ class Packed:
     counts: tuple[int, ...]  # rows at each step, the longest member's
     agent: Tensor  # (N,) the index of each agent whose experience this is
     following: Tensor  # (M,) where the next step of the same row lies, 0 where none does
-    obs: Tensor  # (P,M,N,D)
+    inputs: Tensor  # (P,M,N,in) of the networks
     mask: Tensor  # (P,M,N,A) bool
-    last_action: Tensor  # (P,M,N), -1 at first
     action: Tensor  # (P,M,N)
     reward: Tensor  # (P,M)
     real: Tensor  # (P,M) 1 where a step was taken
@@ -37,12 +37,12 @@ class Packed:
         for count in self.counts:
             kept.append(torch.arange(start, start + count, k))
             start += count
-        index = torch.cat(kept).to(self.obs.device)
+        index = torch.cat(kept).to(self.inputs.device)
         new_place = torch.zeros(start, dtype=torch.int64, device=index.device)
         new_place[index] = torch.arange(len(index), device=index.device)
         rows = {
             name: getattr(self, name)[:, index]
-            for name in ("obs", "mask", "last_action", "action", "reward", "real", "continues", "state")
+            for name in ("inputs", "mask", "action", "reward", "real", "continues", "state")
         }
         counts = tuple(len(rows_of_step) for rows_of_step in kept)
         return Packed(counts, self.agent, new_place[self.following[index]], **rows), index
@@ -69,7 +69,7 @@ class Replay:
         """Only the agents in `seats` are kept; without it, all. `rings` of that capacity for every member."""
         self.seats = np.arange(world.n_agents) if seats is None else np.array(seats)
         agents, obs, actions = len(self.seats), len(world.observations), len(world.actions)
-        self.capacity, self.limit, self.rings = capacity, world.limit, rings
+        self.shape, self.capacity, self.limit, self.rings = Shape.of(world), capacity, world.limit, rings
         population *= rings
         steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
         self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
@@ -168,13 +168,14 @@ class Replay:
         def tensor(array: np.ndarray) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
+        agent = torch.from_numpy(self.seats).expand(last_action.shape)
+        inputs = encode(self.shape, torch.from_numpy(self.obs[at]), torch.from_numpy(last_action), agent)
         return Packed(
             counts=tuple(int(count) for count in counts),
             agent=tensor(self.seats),
             following=tensor(following),
-            obs=tensor(self.obs[at]),
+            inputs=inputs.to(device),
             mask=tensor(self.mask[at]),
-            last_action=tensor(last_action),
             action=tensor(np.maximum(self.action[at], 0)),
             reward=tensor(self.reward[at]),
             real=tensor((step < taken).astype(np.float32)),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from macop_aht.config import ConfigError, setting, within
 from macop_aht.learner.mixers import Qmix, Vdn
-from macop_aht.learner.networks import Stack, encode, set_weights, weights
+from macop_aht.learner.networks import Stack, set_weights, weights
 from macop_aht.learner.replay import Packed
 
 Play = Literal["self", "cross"]
@@ -38,17 +38,10 @@ class UpdateConfig:
             raise ConfigError("learning_rate and max_grad_norm must be above 0")
 
 
-def packed_inputs(net: Stack, batch: Packed) -> tuple[Tensor, list[int]]:
-    """What a network reads of a batch: inputs (P,M*N,in), and rows per step with the agents side by side."""
-    index = batch.agent.expand(batch.last_action.shape)
-    inputs = encode(net.shape, batch.obs, batch.last_action, index).flatten(1, 2)
-    return inputs, [count * len(batch.agent) for count in batch.counts]
-
-
 def q_values(net: Stack, batch: Packed) -> Tensor:
     """Q of every agent at every step: (P,M,N,A)."""
-    inputs, counts = packed_inputs(net, batch)
-    return net(inputs, counts).unflatten(1, batch.obs.shape[1:3])
+    counts = [count * len(batch.agent) for count in batch.counts]  # the agents are side by side
+    return net(batch.inputs.flatten(1, 2), counts).unflatten(1, batch.inputs.shape[1:3])
 
 
 def masked_mean(values: Tensor, real: Tensor) -> Tensor:

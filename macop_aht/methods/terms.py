@@ -13,7 +13,7 @@ from torch import Tensor
 from macop_aht.learner.networks import Backbone, Ego, encode
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector
-from macop_aht.learner.update import Learner, Play, Term, masked_mean, packed_inputs, q_values
+from macop_aht.learner.update import Learner, Play, Term, masked_mean, q_values
 
 Norm = Literal["squared", "plain"]
 
@@ -38,12 +38,12 @@ def diversity(every: int) -> Term:
 
     def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
         part, index = batch.every(every)
-        population, steps, agents = part.last_action.shape
-        inputs, counts = packed_inputs(learner.net, part)
+        population, steps, agents = part.action.shape
         with torch.no_grad():  # every network on every member's steps: (P network, P member, …)
-            inputs = inputs.transpose(0, 1).flatten(0, 1).expand(population, -1, -1)  # a step's members side by side
+            inputs = part.inputs.movedim(0, 2).flatten(0, 2).expand(population, -1, -1)  # a step's members side by side
             shape = (population, steps, agents, population, -1)
-            others = learner.net(inputs, [count * population for count in counts]).view(shape).movedim(3, 1)
+            counts = [count * agents * population for count in part.counts]
+            others = learner.net(inputs, counts).view(shape).movedim(3, 1)
         own = torch.eye(population, dtype=torch.bool, device=q.device).view(population, population, 1, 1, 1)
         joint = torch.where(own, q[:, index].unsqueeze(0), others)
         jsd = divergence(policies(joint, part.mask.unsqueeze(0))).mean(dim=-1)  # (P member, steps)
