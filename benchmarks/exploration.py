@@ -1,12 +1,13 @@
-"""What random teams hit on: the mean return of random episodes, by how exploration draws (docs/deviations.md, 4).
+"""What random teams hit on: mean return and deeds of random episodes, by how exploration draws (docs/deviations.md, 4).
 
-python benchmarks/exploration.py [--episodes 4000] [--out FILE]
+python benchmarks/exploration.py [--episodes 6000] [--out FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +18,29 @@ from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.scenarios import SCENARIOS, build
 
 WAYS = {"independent": (0.0, 0.0), "persistent 0.9": (0.9, 0.0), "together 0.5": (0.0, 0.5), "both": (0.9, 0.5)}
+HUNTS = {"0.9, 0.5": (0.9, 0.5), "0.9, 1": (0.9, 1.0), "0.7, 1": (0.7, 1.0), "0.5, 1": (0.5, 1.0)}
 
 
-def random_return(scenario: str, persistence: float, together: float, episodes: int) -> float:
-    """The mean return of teams that do nothing but explore."""
+def explore(scenario: str, persistence: float, together: float, episodes: int) -> tuple[float, Counter[str]]:
+    """The mean return of teams that do nothing but explore, and how often they did what."""
     world = build(scenario)
     rollout = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1), episodes), 0, torch.device("cpu"))
     exploration = Exploration(np.ones((1, 1)), persistence, together)
-    returns, running = np.zeros(episodes), np.ones(episodes, dtype=np.bool_)
+    returns, running, deeds = np.zeros(episodes), np.ones(episodes, dtype=np.bool_), Counter[str]()
     while running.any():
         rollout.act(exploration)
         over = rollout.step()
         returns[over & running] = rollout.batch.score[over & running]
+        deeds.update(world.deed(rollout.batch.state, b) for b in np.flatnonzero(over & running))
         running &= ~over
         if over.any():
             rollout.begin(over)
-    return float(returns.mean())
+    return float(returns.mean()), deeds
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=4_000)
+    parser.add_argument("--episodes", type=int, default=6_000)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "exploration.md")
     arguments = parser.parse_args()
     lines = [
@@ -49,8 +52,15 @@ def main() -> int:
         f"|---|{'---|' * len(WAYS)}",
     ]
     for scenario in SCENARIOS:
-        figures = [random_return(scenario, *way, arguments.episodes) for way in WAYS.values()]
+        figures = [explore(scenario, *way, arguments.episodes)[0] for way in WAYS.values()]
         lines.append(f"| {scenario} | {' | '.join(f'{figure:.4f}' for figure in figures)} |")
+        print(lines[-1], flush=True)
+    lines += ["", "How often predators caught which prey, by persistence and together:", ""]
+    lines += [f"| scenario | {' | '.join(HUNTS)} |", f"|---|{'---|' * len(HUNTS)}"]
+    for scenario, prey in (("PP1", 3), ("PP2", 5)):
+        caught = [explore(scenario, *way, arguments.episodes)[1] for way in HUNTS.values()]
+        cells = [" ".join(str(deeds[f"prey {k}"]) for k in range(prey)) for deeds in caught]
+        lines.append(f"| {scenario} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     arguments.out.write_text("\n".join(lines) + "\n")
     return 0
