@@ -119,6 +119,16 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         report.write(rows, Path(arguments.html))
 
 
+def _sequence(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.methods import sequence
+
+    folders = [Path(folder) for folder in arguments.run_folders]
+    names = sequence.make(folders, arguments.length, arguments.seed, Path(arguments.out))
+    print(f"wrote {arguments.out}, a sequence of {len(names)} groups: {', '.join(names)}")
+
+
 def _pool(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
@@ -368,6 +378,14 @@ def _add_pool(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_pool)
 
 
+def _add_sequence(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
+    parser.add_argument("--length", type=int, default=10, help="groups in it; 0: all (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="that `macop train --groups` takes")
+    parser.set_defaults(run=_sequence)
+
+
 def _add_campaign(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.toml", help="scenarios, methods, seeds, preset, settings by method")
     parser.add_argument(
@@ -383,7 +401,7 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=("table1", "fig-process", "fig-crossplay"))
+    parser.add_argument("name", choices=("table1", "table2", "fig-process", "fig-crossplay"))
     parser.add_argument("--campaign", required=True, metavar="FOLDER", help="that `macop campaign` has written")
     parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
     parser.set_defaults(run=_reproduce)
@@ -471,6 +489,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     crossplay.add_argument("--seed", type=int, default=0)
     crossplay.add_argument("--out", default="crossplay", help="writes OUT.csv and OUT.png (default: %(default)s)")
     crossplay.set_defaults(run=_crossplay)
+    _add_sequence(commands.add_parser("sequence", help="one sequence of groups of some runs, for continual learners"))
     _add_pool(commands.add_parser("pool", help="the egos of some runs with all groups that these have generated"))
     _add_campaign(commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them"))
     _add_reproduce(commands.add_parser("reproduce", help="the paper's tables and figures from a campaign"))

@@ -13,13 +13,14 @@ from macop_aht.config import changed, settings
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.evaluation import summary
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
+from macop_aht.evaluation.pool import Entrant
 from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Shape, Stack, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
-from macop_aht.methods import clear, ewc, lipo, origins, phases, presets
+from macop_aht.methods import clear, ewc, fresh, lipo, origins, phases, presets, sequence
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
@@ -38,6 +39,7 @@ STAGES = {"teammates": {"population": 3, "steps": 1_200}, "ego": {"steps": 900}}
 CHANGES = {  # for small runs, beside MACOP
     "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 16},
 }  # fmt: skip
+ORIGINS = {"ewc": "trajedi", "clear": "trajedi", "multi-head": "sequence"}  # whose groups; else Macop's
 
 
 # --- Transfer
@@ -62,6 +64,16 @@ def test_transfer_is_read_from_decisions():
     ]
     expected = [[0.9, 0.1, 0.9], [0.3, 0.8, 0.3], [1.0, 0.2, 1.0]]
     np.testing.assert_array_equal(returns_over_time(decisions), expected)
+
+
+def test_a_sequence_takes_from_all_generators_alike():
+    generators = {"macop/0": [f"m{k}" for k in range(9)], "fcp/0": ["f0", "f1"], "lipo/0": ["l0", "l1", "l2", "l3"]}
+    names = sequence.draw(generators, 8, seed=3)
+    # Two turns give two of each, a third one m and one l: 6, then 8.
+    assert sorted(name[0] for name in names) == ["f"] * 2 + ["l"] * 3 + ["m"] * 3
+    assert names == sequence.draw(generators, 8, seed=3) != sequence.draw(generators, 8, seed=4)
+    assert [name[0] for name in names] != ["m", "f", "l", "m", "f", "l", "m", "l"]  # shuffled
+    assert sorted(sequence.draw(generators, 0, seed=0)) == sorted(name for own in generators.values() for name in own)
 
 
 # --- Several rings
@@ -283,7 +295,9 @@ def runs(tmp_path_factory):
             summary, "draw", lambda result, *given: draw(result, *given) if result.run.method == "fcp" else None
         )
         for method in [method for method in METHODS if method != "macop+"]:
-            origin = folder / ("trajedi" if method in ("ewc", "clear") else "macop")
+            if method == "multi-head":
+                sequence.make([folder / "macop", folder / "trajedi"], 3, 5, folder / "sequence")
+            origin = folder / ORIGINS.get(method, "macop")
             finished[method] = train(small(method, origin), folder / method, device="cpu", say=lambda line: None)
             summary.write(finished[method], folder / method, say=lambda line: None)
     return folder, finished
@@ -318,7 +332,7 @@ def test_runs_tell_what_they_have_come_to(runs):
         figures = json.loads((folder / method / "summary.json").read_text())
         assert figures["method"] == method
         assert len(figures["groups"]) == len(figures["self_play"]) == len(figures["ego"])
-        assert figures["heads"] == (run.outcome.ego.n_heads if method in ("macop", "random-head") else 1)
+        assert figures["heads"] == (run.outcome.ego.n_heads if method in ("macop", "random-head", "multi-head") else 1)
     matrix = np.loadtxt(folder / "random-head" / "crossplay.csv", delimiter=",", skiprows=1)[:, 1:]
     assert len(matrix) == finished["macop"].outcome.ego.n_heads > 1
     np.testing.assert_allclose(
@@ -343,6 +357,36 @@ def test_groups_and_their_order_are_macops(runs):
         own = [decision["group"] for decision in finished[method].decisions if "group" in decision]
         assert own == ["0/0", "0/1", "0/2"]
         assert returns_over_time(finished[method].decisions).shape == (3, 3)
+
+
+def test_macops_ego_goes_through_a_sequence(runs):
+    """Heads are added as in Macop; returns are of the head that was chosen in other episodes."""
+    folder, finished = runs
+    order = lessons(folder / "sequence")
+    assert len(order) == 3
+    assert {name.split("/")[0] for name in order} == {"macop", "trajedi"}
+    decisions = [decision for decision in finished["multi-head"].decisions if "group" in decision]
+    assert [decision["group"] for decision in decisions] == order
+    assert [decision["heads"] for decision in decisions] == [1, 2, 3]  # by a threshold that lets all in
+    assert returns_over_time(finished["multi-head"].decisions).shape == (3, 3)
+    named = finished["multi-head"].outcome.groups
+    for k, name in enumerate(order):
+        method, _, group = name.split("/", 2)
+        theirs = finished[method].outcome
+        for part, value in weights(named).items():
+            np.testing.assert_array_equal(value[k], weights(theirs.groups)[part][theirs.names.index(group)])
+    with pytest.raises(ValueError, match="has met groups of all runs; leave it out"):
+        Entrant.load(folder / "multi-head", "cpu")
+
+
+def test_a_fresh_ego_does_not_know_what_was_before(monkeypatch):
+    world, begun = build("LBF4"), []
+    monkeypatch.setattr(fresh.continual, "join", lambda setup, lesson: begun.append(weights(lesson.net)))
+    setup, group = Setup(world, configure("fresh", MACOP), 0, CPU), Stack(Shape.of(world), 1, generator(1))
+    for before in (2, 3):
+        assert fresh.teach(setup, Lesson("", Stack(Shape.of(world), 1, generator(before)), group, {}, seed=7)) == {}
+    for name, value in begun[0].items():
+        np.testing.assert_array_equal(value, begun[1][name])
 
 
 def test_what_is_remembered(runs):

@@ -60,6 +60,22 @@ def test_order_and_dependencies():
     assert set(found[10].gathers) == {f"LBF4/{name}" for name in lbf[:10]}
 
 
+def test_learners_go_through_a_sequence_of_all_groups():
+    campaign = Campaign(["PP1"], ["macop", "fcp", "finetune"], [3], learners=["multi-head", "finetune"], sequence=6)
+    found = {task.name: task for task in tasks(campaign)}
+    assert list(found)[-4:] == [
+        "PP1/sequence/3", "PP1/multi-head-on-sequence/3", "PP1/finetune-on-sequence/3", "PP1/fresh-on-sequence/3"
+    ]  # fmt: skip
+    assert found["PP1/sequence/3"].needs == ("PP1/macop/3", "PP1/fcp/3")
+    assert found["PP1/sequence/3"].words == (
+        "sequence", "PP1/macop/3", "PP1/fcp/3", "--length=6", "--seed=3", "--out=PP1/sequence/3"
+    )  # fmt: skip
+    learner = found["PP1/finetune-on-sequence/3"]
+    assert learner.needs == ("PP1/sequence/3",)
+    assert {"--method=finetune", "--groups=PP1/sequence/3", "--out=PP1/finetune-on-sequence/3"} <= set(learner.words)
+    assert set(found["PP1/evaluation"].gathers) == {"PP1/macop/3", "PP1/fcp/3", "PP1/finetune/3"}
+
+
 def test_every_method_that_borrows_groups_has_a_lender():
     for name, method in METHODS.items():
         assert (name in GROUPS_OF) == bool(method.groups_from)
@@ -68,7 +84,11 @@ def test_every_method_that_borrows_groups_has_a_lender():
 
 def test_the_campaigns_of_the_benchmarks_are_valid():
     for path in (Path(__file__).parent.parent / "benchmarks" / "campaigns").glob("*.toml"):
-        assert read(path).methods == list(METHODS)
+        campaign = read(path)
+        assert set(campaign.methods) <= set(METHODS)
+        assert (path.name != "lbf4.toml") or set(campaign.methods) == {
+            name for name, own in METHODS.items() if own.compared
+        }
 
 
 @pytest.mark.parametrize(
@@ -81,6 +101,7 @@ def test_the_campaigns_of_the_benchmarks_are_valid():
         ("scenarios = ['LBF4']\nmethods = ['lippo']", "unknown method 'lippo'; did you mean 'lipo'"),
         ("scenarios = ['LBF4']\nmethods = ['fcp', 'fcp']", "methods has 'fcp' twice"),
         ("scenarios = ['LBF4']\nmethods = ['ewc']", "ewc learns with the groups of trajedi; add 'trajedi'"),
+        ("scenarios = ['LBF4']\nlearners = ['random-head']", "'random-head' goes through no sequence of groups"),
         ("scenarios = ['LBF4']\nprocesses = 0", "processes is 0; it must be at least 1"),
         ("scenarios = ['LBF4']\nseeds = [0.5]", r"seeds\[0\] is 0.5; it must be of type int"),
         ("scenarios = ['LBF4']\npreset = 'papr'\nsettings.fcp = {}", "did you mean 'paper'"),

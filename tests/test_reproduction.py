@@ -94,6 +94,40 @@ def test_what_is_off_the_diagonal():
     assert apart(np.array([[1.0, 0.2], [0.4, 1.0]])) == pytest.approx(0.3)
 
 
+def learner(folder, returns):
+    """A run whose ego has gone through the groups a, b, c, by its returns with them after each."""
+    folder.mkdir(parents=True)
+    decisions = [{"groups": ["a", "b", "c"]}] + [
+        {"group": name, "returns": own} for name, own in zip("abc", returns, strict=True)
+    ]
+    (folder / "decisions.jsonl").write_text("".join(json.dumps(decision) + "\n" for decision in decisions))
+    (folder / "summary.json").touch()
+
+
+def test_transfer_of_learners_by_hand(tmp_path, capsys):
+    made = Campaign(["LBF4"], ["macop"], [0, 1], learners=["multi-head", "finetune"])
+    (tmp_path / "campaign.toml").write_text(to_toml(made))
+    scenario = tmp_path / "LBF4"
+    for seed, kept in ((0, 1.0), (1, 0.8)):
+        learner(scenario / "multi-head-on-sequence" / str(seed), [[1, 0, 0], [kept, 1, 0], [kept, 1, 1]])
+        learner(scenario / "fresh-on-sequence" / str(seed), [[0.5, 0, 0], [0, 0.8, 0], [0, 0, 0.6]])
+    learner(scenario / "finetune-on-sequence" / "0", [[1, 0, 0], [0.2, 0.8, 0], [0, 0, 0.9]])
+    assert main(["reproduce", "table2", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "missing are the runs** LBF4/finetune-on-sequence/1." in printed
+    # Macop forgets nothing in one seed; in the other a is down by 0.2, then a and b by 0.1 on average: -0.15. Against 0.8 and 0.6
+    # it gains 0.2, then (0.2 + 0.4) / 2: 0.25. Finetune: a -0.8, then a and b -0.9 on average; gains 0, then (0 + 0.3) / 2.
+    bwt, fwt = "**-0.07 ± 0.11** (-0.01 ± 0.02)", "**0.25 ± 0.00** (0.07 ± 0.07)"
+    assert f"| macop | {bwt} | {fwt} |" in printed
+    with open(tmp_path / "reproduction" / "table2.csv", newline="") as file:
+        found = {(line["method"], line["figure"]): line for line in csv.DictReader(file)}
+    assert float(found["macop", "BWT"]["mean"]) == pytest.approx(-0.075)
+    assert float(found["finetune", "BWT"]["mean"]) == pytest.approx(-0.85)
+    assert float(found["finetune", "FWT"]["mean"]) == pytest.approx(0.075)
+    assert (found["finetune", "FWT"]["std"], found["finetune", "FWT"]["paper"]) == ("", "0.04")
+    assert (tmp_path / "reproduction" / "table2.png").stat().st_size > 1_000
+
+
 @pytest.fixture
 def campaign(tmp_path):
     """One in which FCP's second run is missing, and PP1 was not evaluated."""

@@ -1,4 +1,8 @@
-"""What a campaign is: methods x scenarios x seeds, whose groups come from whom, and what is to be done in which order."""
+"""What a campaign is: methods x scenarios x seeds, whose groups come from whom, and what is to be done in which order.
+
+Learners, where there are any, go through one sequence of groups of all methods, for each scenario and seed; they are not
+evaluated with the others, and come after all else. Their folders are SCENARIO/METHOD-on-sequence/SEED.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,11 @@ from macop_aht.methods.runs import METHODS, MethodRun, find, preset
 from macop_aht.scenarios.spec import hint
 
 # Whose groups a method learns with that makes none itself, as in the paper: those of the same scenario and seed.
-GROUPS_OF = {"finetune": "macop", "single-head": "macop", "random-head": "macop", "ewc": "trajedi", "clear": "trajedi"}
+GROUPS_OF = {
+    "finetune": "macop", "single-head": "macop", "random-head": "macop", "multi-head": "macop", "fresh": "macop",
+    "ewc": "trajedi", "clear": "trajedi",
+}  # fmt: skip
+BASE = "fresh"  # the learner that all others are compared with in forward transfer
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,7 @@ class Campaign:
     """What is run, and how."""
 
     scenarios: list[str] = field(default_factory=list)
-    methods: list[str] = field(default_factory=lambda: list(METHODS))
+    methods: list[str] = field(default_factory=lambda: [name for name, method in METHODS.items() if method.compared])
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2, 3, 4])
     preset: str = "fast"
     processes: int = 2  # at a time
@@ -29,9 +37,12 @@ class Campaign:
     device: str = "auto"
     episodes: int = 32  # of every ego with every group in the evaluation
     settings: dict = field(default_factory=dict)  # by method, what differs from the preset
+    learners: list[str] = field(default_factory=list)  # methods that go through one sequence of groups of all methods
+    sequence: int = 10  # groups in it; 0: all
 
     def __post_init__(self) -> None:
         at_least(self, 1, "processes", "threads", "episodes")
+        at_least(self, 0, "sequence")
         for name in ("scenarios", "methods", "seeds"):
             _check_list(name, getattr(self, name))
         for scenario in self.scenarios:
@@ -41,7 +52,29 @@ class Campaign:
             source = GROUPS_OF.get(method)
             if source and source not in self.methods:
                 raise ConfigError(f"{method} learns with the groups of {source}; add {source!r} to the methods")
+        _check_learners(self)
         _check_settings(self)
+
+    @property
+    def through_sequence(self) -> list[str]:
+        """The learners, and the one that they are compared with."""
+        return list(dict.fromkeys([*self.learners, BASE])) if self.learners else []
+
+    @property
+    def generators(self) -> list[str]:
+        """The methods that make groups."""
+        return [method for method in self.methods if not METHODS[method].groups_from]
+
+
+def _check_learners(campaign: Campaign) -> None:
+    if campaign.learners:
+        _check_list("learners", campaign.learners)
+        if not campaign.generators:
+            raise ConfigError("learners go through groups of the methods, which make none; add one such as 'macop'")
+    able = [name for name, method in METHODS.items() if "sequence" in method.groups_from]
+    for learner in campaign.learners:
+        if learner not in able:
+            raise ConfigError(f"{learner!r} goes through no sequence of groups; {hint(learner, able)}")
 
 
 def _check_list(name: str, values: Sequence[object]) -> None:
@@ -54,9 +87,10 @@ def _check_list(name: str, values: Sequence[object]) -> None:
 
 def _check_settings(campaign: Campaign) -> None:
     """Every method's settings must be valid in every scenario, before anything is begun."""
+    known = [*campaign.methods, *campaign.through_sequence]
     for method, values in campaign.settings.items():
-        if method not in campaign.methods:
-            raise ConfigError(f"unknown key 'settings.{method}'; {hint(method, campaign.methods)}")
+        if method not in known:
+            raise ConfigError(f"unknown key 'settings.{method}'; {hint(method, known)}")
         if not isinstance(values, Mapping):
             raise ConfigError(f"settings.{method} is {values!r}; it is a table")
         if "groups" in values:
@@ -99,12 +133,35 @@ def tasks(campaign: Campaign) -> list[Task]:
         needed = {name for task in runs for name in task.needs}
         found += sorted(runs, key=lambda task: task.name not in needed)
         found.append(_evaluation(campaign, scenario, runs))
+        for seed in campaign.seeds if campaign.learners else ():
+            found.append(_sequence(campaign, scenario, seed))
+            found += [_learner(campaign, scenario, method, seed) for method in campaign.through_sequence]
     return found
 
 
+def on_sequence(method: str) -> str:
+    """What a learner's runs are called."""
+    return f"{method}-on-sequence"
+
+
+def _sequence(campaign: Campaign, scenario: str, seed: int) -> Task:
+    name, needs = f"{scenario}/sequence/{seed}", tuple(f"{scenario}/{one}/{seed}" for one in campaign.generators)
+    words = ("sequence", *needs, f"--length={campaign.sequence}", f"--seed={seed}", f"--out={name}")
+    return Task(name, words, f"{name}/summary.json", needs)
+
+
+def _learner(campaign: Campaign, scenario: str, method: str, seed: int) -> Task:
+    return _train(campaign, scenario, on_sequence(method), method, seed, f"{scenario}/sequence/{seed}")
+
+
 def _training(campaign: Campaign, scenario: str, method: str, seed: int) -> Task:
-    name, source = f"{scenario}/{method}/{seed}", GROUPS_OF.get(method)
-    needs = (f"{scenario}/{source}/{seed}",) if source else ()
+    source = GROUPS_OF.get(method)
+    return _train(campaign, scenario, method, method, seed, f"{scenario}/{source}/{seed}" if source else None)
+
+
+def _train(campaign: Campaign, scenario: str, called: str, method: str, seed: int, groups: str | None) -> Task:
+    """A run of a method; `groups` is the task whose groups it learns with."""
+    name, needs = f"{scenario}/{called}/{seed}", (groups,) if groups else ()
     words = ["train", scenario, f"--method={method}", f"--seed={seed}", f"--preset={campaign.preset}"]
     words += [f"--threads={campaign.threads}", f"--device={campaign.device}", f"--out={name}"]
     words += [f"--groups={run}" for run in needs] + options(campaign.settings.get(method, {}))

@@ -61,7 +61,12 @@ class Processes:
 
 
 def going_on(run: Path, command: list[str]) -> list[str]:
-    """A command that trains, made to go on with what the run's folder holds; what was killed before it began leaves nothing."""
+    """A command that trains, made to go on with what the run's folder holds; what was killed before it began leaves nothing.
+
+    A sequence takes no time and is made anew.
+    """
+    if command[0] == "sequence":
+        shutil.rmtree(run, ignore_errors=True)
     if command[0] != "train":
         return command
     if (run / "run.toml").exists():

@@ -19,7 +19,7 @@ from macop_aht.evaluation.bundles import SELECTION
 from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
-from macop_aht.methods.origins import ego_of, groups_of, require_end
+from macop_aht.methods.origins import ego_of, groups_of, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -43,7 +43,7 @@ class Entrant:
         run = read_run(folder)
         setup, lender = setup_of(run, device), run
         if METHODS[run.method].groups_from:
-            lender = read_run(Path(run.config.groups))
+            lender = _lender(Path(run.config.groups))
         return Entrant(run, (lender.method, lender.seed), ego_of(folder, setup), groups_of(folder, setup))
 
     def tier(self, method: str, seed: int) -> str:
@@ -51,6 +51,15 @@ class Entrant:
         if (method, seed) == self.origin:
             return "seen"
         return "unseen" if method == self.origin[0] else "unseen generator"
+
+
+def _lender(folder: Path) -> MethodRun:
+    """The run that an ego's groups are from."""
+    if method_of(folder) == "sequence":
+        raise ValueError(
+            f"an ego that has learnt with the sequence in {folder} has met groups of all runs; leave it out"
+        )
+    return read_run(folder)
 
 
 class Pool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from macop_aht.reproduction import fig_crossplay, fig_process, table1
+from macop_aht.reproduction import fig_crossplay, fig_process, table1, table2
 from macop_aht.reproduction.material import Material
 
 # Each writes NAME.md, NAME.csv and pictures into a folder, and gives the text.
 REPRODUCTIONS: dict[str, Callable[[Material, Path], str]] = {
     "table1": table1.write,
+    "table2": table2.write,
     "fig-process": fig_process.write,
     "fig-crossplay": fig_crossplay.write,
 }
