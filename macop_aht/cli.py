@@ -9,6 +9,15 @@ from typing import Any
 
 from macop_aht import __version__
 
+REPRODUCTIONS = (
+    "table1",
+    "table2",
+    "fig-process",
+    "fig-crossplay",
+    "fig-ablation",
+    "fig-sensitivity",
+)  # light: no torch
+
 
 def _scenarios(arguments: argparse.Namespace) -> None:
     from macop_aht.envs.registration import env_id
@@ -138,7 +147,14 @@ def _pool(arguments: argparse.Namespace) -> None:
 
     torch.set_num_threads(arguments.threads)
     folders = [Path(folder) for folder in arguments.run_folders]
-    pool.evaluate(folders, arguments.episodes, Path(arguments.out), arguments.device, arguments.seed)
+    pool.evaluate(
+        folders,
+        arguments.episodes,
+        Path(arguments.out),
+        arguments.device,
+        arguments.seed,
+        by_folder=arguments.by_folder,
+    )
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
@@ -372,6 +388,11 @@ def _add_pool(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
     parser.add_argument("--episodes", type=_positive, default=32, help="per pairing (default: %(default)s)")
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write a row per episode, as CSV")
+    parser.add_argument(
+        "--by-folder",
+        action="store_true",
+        help="call a run by the folder it is in, as NAME in NAME/0, not by its method",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=_positive, default=1, help="of the processor (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
@@ -401,7 +422,7 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=("table1", "table2", "fig-process", "fig-crossplay"))
+    parser.add_argument("name", choices=REPRODUCTIONS)
     parser.add_argument("--campaign", required=True, metavar="FOLDER", help="that `macop campaign` has written")
     parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
     parser.set_defaults(run=_reproduce)

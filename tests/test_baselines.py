@@ -375,7 +375,7 @@ def test_macops_ego_goes_through_a_sequence(runs):
         theirs = finished[method].outcome
         for part, value in weights(named).items():
             np.testing.assert_array_equal(value[k], weights(theirs.groups)[part][theirs.names.index(group)])
-    with pytest.raises(ValueError, match="has met groups of all runs; leave it out"):
+    with pytest.raises(ValueError, match="has learnt with a sequence, and has met groups of all runs"):
         Entrant.load(folder / "multi-head", "cpu")
 
 

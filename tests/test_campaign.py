@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,6 +77,27 @@ def test_learners_go_through_a_sequence_of_all_groups():
     assert set(found["PP1/evaluation"].gathers) == {"PP1/macop/3", "PP1/fcp/3", "PP1/finetune/3"}
 
 
+def test_variations_are_runs_of_their_own():
+    campaign = Campaign(
+        ["LBF4", "PP2"], ["macop"], [0], settings={"macop": {"ego_steps": 70, "ego": {"ratio": 2.0, "envs": 8}}},
+        variations={
+            "no-reg": {"settings": {"alpha_reg": 0.0}},
+            "few": {"scenarios": ["PP2"], "settings": {"population": 2, "ego": {"envs": 4}}},
+        },
+    )  # fmt: skip
+    found = {task.name: task for task in tasks(campaign)}
+    assert list(found) == [
+        "LBF4/macop/0", "LBF4/no-reg/0", "LBF4/evaluation", "PP2/macop/0", "PP2/no-reg/0", "PP2/few/0", "PP2/evaluation"
+    ]  # fmt: skip
+    assert found["PP2/few/0"].words[2:] == (
+        "--method=macop", "--seed=0", "--preset=fast", "--threads=1", "--device=auto", "--out=PP2/few/0",
+        "--ego-steps=70", "--ego.ratio=2.0", "--ego.envs=4", "--population=2",
+    )  # fmt: skip
+    assert found["PP2/evaluation"].gathers == ("PP2/macop/0", "PP2/no-reg/0", "PP2/few/0")
+    assert "--by-folder" in found["PP2/evaluation"].words
+    assert from_toml(Campaign, to_toml(campaign)) == campaign
+
+
 def test_every_method_that_borrows_groups_has_a_lender():
     for name, method in METHODS.items():
         assert (name in GROUPS_OF) == bool(method.groups_from)
@@ -102,6 +124,11 @@ def test_the_campaigns_of_the_benchmarks_are_valid():
         ("scenarios = ['LBF4']\nmethods = ['fcp', 'fcp']", "methods has 'fcp' twice"),
         ("scenarios = ['LBF4']\nmethods = ['ewc']", "ewc learns with the groups of trajedi; add 'trajedi'"),
         ("scenarios = ['LBF4']\nlearners = ['random-head']", "'random-head' goes through no sequence of groups"),
+        ("scenarios = ['LBF4']\nvariations.fcp = {}", "a variation is called 'fcp', which is taken"),
+        ("scenarios = ['LBF4']\nvariations.x.method = 'maccop'", "unknown method 'maccop'; did you mean 'macop'"),
+        ("scenarios = ['LBF4']\nvariations.x.scenarios = ['PP1']", "variations.x.scenarios has 'PP1'"),
+        ("scenarios = ['LBF4']\nvariations.x.setings = {}", "unknown key 'variations.x.setings'"),
+        ("scenarios = ['LBF4']\nvariations.x.settings.alpha = 1", "unknown key 'variations.x.settings.alpha'"),
         ("scenarios = ['LBF4']\nprocesses = 0", "processes is 0; it must be at least 1"),
         ("scenarios = ['LBF4']\nseeds = [0.5]", r"seeds\[0\] is 0.5; it must be of type int"),
         ("scenarios = ['LBF4']\npreset = 'papr'\nsettings.fcp = {}", "did you mean 'paper'"),
@@ -389,12 +416,25 @@ def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tm
 # --- The evaluation
 
 
+def test_a_variation_is_evaluated_by_its_own_name(reference, tmp_path):
+    """The same runs, one of them called otherwise: its groups are another generator's to the others."""
+    for name, method in (("fcp", "fcp"), ("wide", "trajedi")):
+        shutil.copytree(reference / "SMAC1" / method / "2", tmp_path / name / "2")
+    folders = [str(tmp_path / name / "2") for name in ("fcp", "wide")]
+    assert main(["pool", *folders, "--by-folder", "--episodes", "2", "--out", str(tmp_path / "rows.csv")]) == 0
+    rows = read_rows(tmp_path / "rows.csv")
+    assert {(row.agent, row.teammate.split("/")[0], row.tier) for row in rows} == {
+        ("fcp", "fcp", "seen"), ("fcp", "wide", "unseen generator"),
+        ("wide", "wide", "seen"), ("wide", "fcp", "unseen generator"),
+    }  # fmt: skip
+
+
 def entrant(method, seed, heads, groups=0):
     world = build("SMAC1")
     draws = torch.Generator().manual_seed(seed)
     teams = {f"0/{k}": Stack(Shape.of(world), 1, draws) for k in range(groups)}
     run = MethodRun("SMAC1", method, seed, config=preset(method, "demo", "SMAC1"))
-    return Entrant(run, ("macop", seed), Ego(Shape.of(world), heads, draws), teams)
+    return Entrant(run, method, ("macop", seed), Ego(Shape.of(world), heads, draws), teams)
 
 
 def test_heads_are_chosen_by_episodes_of_their_own():

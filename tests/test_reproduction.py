@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from macop_aht.campaign.plan import Campaign
+from macop_aht.cli import REPRODUCTIONS as NAMES
 from macop_aht.cli import main
 from macop_aht.config import to_toml
 from macop_aht.evaluation.matches import Row, write_rows
@@ -128,6 +129,39 @@ def test_transfer_of_learners_by_hand(tmp_path, capsys):
     assert (tmp_path / "reproduction" / "table2.png").stat().st_size > 1_000
 
 
+def test_ablation_and_sensitivity_by_hand(tmp_path, capsys):
+    variations = {
+        "no-reg": {"settings": {"alpha_reg": 0.0}},
+        "strong": {"settings": {"alpha_reg": 100.0}},
+        "neither": {"settings": {"alpha_incom": 0.0, "alpha_div": 0.0}},
+    }
+    (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["PP2"], ["macop"], [0, 1], variations=variations)))
+    (tmp_path / "PP2").mkdir()
+    values = {"macop": (0.9, 0.7), "no-reg": (0.2, 0.2), "strong": (1.0, 0.9), "neither": (0.4,)}
+    rows = [
+        row
+        for name, own in values.items()
+        for seed, value in enumerate(own)
+        for row in rows_of(name, seed, {"macop/0/0/0": [value], "neither/0/0/0": [value]}, "PP2")
+    ]
+    write_rows(rows, tmp_path / "PP2" / "rows.csv")
+    assert main(["reproduce", "fig-ablation", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "missing are the runs** PP2/neither/1." in printed
+    assert "| macop | 1.00 ± 0.18 |" in printed  # of 0.9 and 0.7: 0.1414 / 0.8
+    assert "| no-reg | 0.25 ± 0.00 n/a |" in printed
+    assert "- PP2: strong is best, no-reg worst (not in the paper)." in printed
+    assert main(["reproduce", "fig-sensitivity", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "Best: 100 (the paper's: 10)." in printed
+    with open(tmp_path / "reproduction" / "fig-sensitivity.csv", newline="") as file:
+        points = [(line["setting"], float(line["value"]), float(line["scaled"])) for line in csv.DictReader(file)]
+    expected = [("alpha_reg", 0.0, 0.25), ("alpha_reg", 10.0, 1.0), ("alpha_reg", 100.0, 0.95 / 0.8)]
+    assert [point[:2] for point in points] == [point[:2] for point in expected]
+    assert [point[2] for point in points] == pytest.approx([point[2] for point in expected])
+    assert all((tmp_path / "reproduction" / f"fig-{name}.png").exists() for name in ("ablation", "sensitivity"))
+
+
 @pytest.fixture
 def campaign(tmp_path):
     """One in which FCP's second run is missing, and PP1 was not evaluated."""
@@ -169,6 +203,9 @@ def test_nothing_to_reproduce_says_so(campaign, tmp_path, capsys):
     for words, message in (
         (["fig-process", "--campaign", str(campaign)], "has no finished run of macop"),
         (["fig-crossplay", "--campaign", str(campaign)], "has no finished run of"),
+        (["table2", "--campaign", str(campaign)], "has no learners; name some"),
+        (["fig-ablation", "--campaign", str(campaign)], "has evaluated no variations of macop"),
+        (["fig-sensitivity", "--campaign", str(campaign)], "has evaluated no variations of macop"),
         *(
             ([name, "--campaign", str(tmp_path / "nowhere")], "holds no campaign: there is no campaign.toml")
             for name in REPRODUCTIONS
@@ -199,3 +236,7 @@ def test_figures_of_a_run(tmp_path, capsys):
     with open(out / "fig-process.csv", newline="") as file:
         steps = [(line["iteration"], line["groups"]) for line in csv.DictReader(file)]
     assert steps == [("1", "2"), ("2", str(len(groups)))]
+
+
+def test_the_command_line_has_every_reproduction():
+    assert set(NAMES) == set(REPRODUCTIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from macop_aht.reproduction import fig_crossplay, fig_process, table1, table2
+from macop_aht.reproduction import fig_ablation, fig_crossplay, fig_process, fig_sensitivity, table1, table2
 from macop_aht.reproduction.material import Material
 
 # Each writes NAME.md, NAME.csv and pictures into a folder, and gives the text.
@@ -14,4 +14,6 @@ REPRODUCTIONS: dict[str, Callable[[Material, Path], str]] = {
     "table2": table2.write,
     "fig-process": fig_process.write,
     "fig-crossplay": fig_crossplay.write,
+    "fig-ablation": fig_ablation.write,
+    "fig-sensitivity": fig_sensitivity.write,
 }

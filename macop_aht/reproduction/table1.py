@@ -60,9 +60,9 @@ def by_seed(pairs: Pairings, balanced: bool = False) -> list[float]:
     return [float(np.mean([np.mean(own) for own in generators.values()])) for generators in found.values()]
 
 
-def cells(returns: Mapping[str, Sequence[float]]) -> dict[str, Cell]:
-    """A scenario's column, from every method's mean return by seed. Without Finetune, nothing is scaled."""
-    anchor = float(np.mean(returns[ANCHOR])) if ANCHOR in returns else 1.0
+def cells(returns: Mapping[str, Sequence[float]], anchor_name: str = ANCHOR) -> dict[str, Cell]:
+    """A scenario's column, from every method's mean return by seed. Without the one that is scaled to, nothing is scaled."""
+    anchor = float(np.mean(returns[anchor_name])) if anchor_name in returns else 1.0
     found = {}
     for method, own in returns.items():
         rival = returns.get(RIVAL, ()) if method != RIVAL else ()
