@@ -9,14 +9,9 @@ from typing import Any
 
 from macop_aht import __version__
 
-REPRODUCTIONS = (
-    "table1",
-    "table2",
-    "fig-process",
-    "fig-crossplay",
-    "fig-ablation",
-    "fig-sensitivity",
-)  # light: no torch
+REPRODUCTIONS = (  # their names alone, since they need torch
+    "table1", "table2", "fig-process", "fig-crossplay", "fig-ablation", "fig-sensitivity", "fig-space",
+)  # fmt: skip
 
 
 def _scenarios(arguments: argparse.Namespace) -> None:
@@ -172,14 +167,17 @@ def _campaign(arguments: argparse.Namespace) -> int:
 def _reproduce(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from macop_aht.reproduction import REPRODUCTIONS
+    from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN
     from macop_aht.reproduction.material import Material
 
-    material = Material.load(Path(arguments.campaign))
-    out = Path(arguments.out) if arguments.out else material.folder / "reproduction"
+    name = arguments.name
+    material = Material.load(Path(arguments.campaign)) if arguments.campaign else None
+    if material is None and name not in WITHOUT_CAMPAIGN:
+        raise ValueError(f"{name} is made from a campaign: name its folder with --campaign FOLDER")
+    out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
     out.mkdir(parents=True, exist_ok=True)
-    print(REPRODUCTIONS[arguments.name](material, out))
-    print(f"wrote {out / arguments.name}.md, .csv and pictures")
+    print(REPRODUCTIONS[name](material, out) if material else WITHOUT_CAMPAIGN[name](out))
+    print(f"wrote {out / name}.md, .csv and pictures")
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -423,7 +421,11 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", choices=REPRODUCTIONS)
-    parser.add_argument("--campaign", required=True, metavar="FOLDER", help="that `macop campaign` has written")
+    parser.add_argument(
+        "--campaign",
+        metavar="FOLDER",
+        help="that `macop campaign` has written; fig-space takes the zoo's groups without one",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
     parser.set_defaults(run=_reproduce)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from macop_aht.reproduction import fig_ablation, fig_crossplay, fig_process, fig_sensitivity, table1, table2
+from macop_aht.reproduction import fig_ablation, fig_crossplay, fig_process, fig_sensitivity, fig_space, table1, table2
 from macop_aht.reproduction.material import Material
 
 # Each writes NAME.md, NAME.csv and pictures into a folder, and gives the text.
@@ -16,4 +16,7 @@ REPRODUCTIONS: dict[str, Callable[[Material, Path], str]] = {
     "fig-crossplay": fig_crossplay.write,
     "fig-ablation": fig_ablation.write,
     "fig-sensitivity": fig_sensitivity.write,
+    "fig-space": fig_space.write,
 }
+# Those that can be made without a campaign.
+WITHOUT_CAMPAIGN: dict[str, Callable[[Path], str]] = {"fig-space": fig_space.write_from_zoo}
