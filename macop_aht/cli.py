@@ -10,7 +10,8 @@ from typing import Any
 from macop_aht import __version__
 
 REPRODUCTIONS = (  # their names alone, since they need torch
-    "table1", "table2", "fig-process", "fig-crossplay", "fig-ablation", "fig-sensitivity", "fig-space",
+    "table1", "table2", "table-modern", "fig-process", "fig-crossplay", "fig-ablation", "fig-sensitivity", "fig-population",
+    "fig-radar", "fig-space", "fig-environments",
 )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         raise ValueError(f"{name} is made from a campaign: name its folder with --campaign FOLDER")
     out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
     out.mkdir(parents=True, exist_ok=True)
-    print(REPRODUCTIONS[name](material, out) if material else WITHOUT_CAMPAIGN[name](out))
+    print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
     print(f"wrote {out / name}.md, .csv and pictures")
 
 
@@ -424,7 +425,7 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--campaign",
         metavar="FOLDER",
-        help="that `macop campaign` has written; fig-space takes the zoo's groups without one",
+        help="that `macop campaign` has written; without one, fig-space takes the zoo's groups",
     )
     parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
     parser.set_defaults(run=_reproduce)

@@ -12,7 +12,7 @@ from macop_aht.cli import main
 from macop_aht.config import to_toml
 from macop_aht.evaluation.matches import Row, write_rows
 from macop_aht.evaluation.plots import progress
-from macop_aht.reproduction import REPRODUCTIONS
+from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN, fig_radar, table_modern
 from macop_aht.reproduction.fig_crossplay import apart
 from macop_aht.reproduction.material import Material, paper
 from macop_aht.reproduction.table1 import by_seed, cells, improvement, modern, pairings
@@ -162,6 +162,78 @@ def test_ablation_and_sensitivity_by_hand(tmp_path, capsys):
     assert all((tmp_path / "reproduction" / f"fig-{name}.png").exists() for name in ("ablation", "sensitivity"))
 
 
+def test_populations_by_hand(tmp_path, capsys):
+    variations = {f"trajedi-{k}": {"method": "trajedi", "settings": {"teammates": {"population": k}}} for k in (12, 2)}
+    made = Campaign(["LBF4"], ["macop", "trajedi"], [0], variations=variations)
+    (tmp_path / "campaign.toml").write_text(to_toml(made))
+    (tmp_path / "LBF4").mkdir()
+    rows = []
+    for name, value in (("macop", 0.8), ("trajedi", 0.6), ("trajedi-2", 0.4), ("trajedi-12", 0.7)):
+        mates = {"macop/0/0/0": [value], "trajedi/0/0/0": [value], "trajedi-12/0/0/0": [float(name == "trajedi-12")]}
+        rows += rows_of(name, 0, mates)  # those of the variation do not count
+    write_rows(rows, tmp_path / "LBF4" / "rows.csv")
+    assert main(["reproduce", "fig-population", "--campaign", str(tmp_path)]) == 0
+    assert "missing" not in capsys.readouterr().out
+    with open(tmp_path / "reproduction" / "fig-population.csv", newline="") as file:
+        points = {line["method"]: (int(line["population"]), float(line["scaled"])) for line in csv.DictReader(file)}
+    assert list(points) == ["trajedi-2", "trajedi", "trajedi-12", "macop"]  # by size; TrajeDi's own is 6
+    assert [size for size, _ in points.values()] == [2, 6, 12, 0]
+    assert [value for _, value in points.values()] == pytest.approx([0.5, 0.75, 0.875, 1.0])
+
+
+def test_modern_table_by_hand(tmp_path):
+    """Two groups: nobody gets more than 0.5 with the first, and 1.0 with the second is its own self-play."""
+    values = {("macop", 0): (0.5, 0.8), ("macop", 1): (0.4, 0.6), ("fcp", 0): (0.25, 0.8), ("fcp", 1): (0.3, 0.9)}
+    rows = []
+    for (agent, seed), (first, second) in values.items():
+        rows += rows_of(agent, seed, {"fcp/0/0/0": [first], "fcp/0/0/1": [second], "fcp/0/0/2": [0.0]})
+    rows += rows_of("macop", 0, {"fcp/0/0/0": [0.0] * 12}, stage="selection")
+    best = table_modern.best_known(rows, {"fcp/0/0/1": 1.0})
+    assert best == {"fcp/0/0/0": 0.5, "fcp/0/0/1": 1.0, "fcp/0/0/2": 0.0}
+    scenarios = {"LBF4": table_modern.normalised(pairings(rows), best)}
+    assert scenarios["LBF4"]["macop"] == pytest.approx(
+        {(0, "fcp/0/0/0"): 1.0, (0, "fcp/0/0/1"): 0.8, (1, "fcp/0/0/0"): 0.8, (1, "fcp/0/0/1"): 0.6}
+    )  # the third, with which nobody gets anything, is left out
+    line = table_modern.line(scenarios, {"LBF4": rows}, "macop")
+    assert (line.iqm, line.mean, line.gap) == pytest.approx((0.8, 0.8, 0.2))  # a quarter of four is cut off at each end
+    assert line.iqm_low < 0.8 < line.iqm_high
+    assert line.worst_tenth == pytest.approx(0.7)  # the worse group, over both seeds: (0.8 + 0.6) / 2
+    assert line.selection == pytest.approx(12 / 6)  # of six pairs of ego and group
+    # Macop's seeds have 0.9 and 0.7, FCP's (0.5 + 0.8) / 2 and (0.6 + 0.9) / 2: better in three pairs of four.
+    assert table_modern.improvement(scenarios, "macop", "fcp") == pytest.approx(0.75)
+    assert table_modern.by_tier(scenarios, {"LBF4": rows}, "macop") == [None, None, pytest.approx(0.8)]
+    (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["LBF4"], ["macop", "fcp"], [0, 1])))
+    (tmp_path / "LBF4" / "fcp" / "0").mkdir(parents=True)
+    summary = {"groups": ["0/0", "0/1", "0/2"], "self_play": [0.1, 1.0, 0.0]}
+    (tmp_path / "LBF4" / "fcp" / "0" / "summary.json").write_text(json.dumps(summary))
+    write_rows(rows, tmp_path / "LBF4" / "rows.csv")
+    text = REPRODUCTIONS["table-modern"](Material.load(tmp_path), tmp_path)
+    assert "| 0.80 | 0.20 | 0.70 | - | 2 | - | - | 0.80 |" in text
+    assert (tmp_path / "table-modern.png").exists()
+
+
+def test_radar_by_hand(campaign):
+    pairs = {
+        "macop": {(0, "macop/0/0/0"): 1.0, (1, "macop/0/0/0"): 0.5, (0, "macop/1/0/0"): 0.0, (0, "fcp/0/0/0"): 0.2},
+        "fcp": {(0, "macop/0/0/0"): 0.1, (0, "macop/1/0/0"): 0.0, (0, "fcp/0/0/0"): 0.9},
+    }
+    groups = fig_radar.choose(pairs)
+    assert groups == ["fcp/0/0/0", "macop/0/0/0"]  # of the lowest seed
+    assert fig_radar.returns(pairs, groups) == {"macop": [0.2, 0.75], "fcp": [0.9, 0.1]}
+    many = {"macop": {(0, f"{name}/0/0/{k}"): 0.0 for name, n in (("macop", 20), ("fcp", 3)) for k in range(n)}}
+    chosen = fig_radar.choose(many, most=8)
+    assert [name.split("/")[0] for name in chosen] == ["fcp"] * 3 + ["macop"] * 5
+    assert "| macop/0/0/0 | 0.80 | 0.40 | 0.60 |" in REPRODUCTIONS["fig-radar"](Material.load(campaign), campaign)
+    assert (campaign / "fig-radar-LBF4.png").exists()
+
+
+def test_the_environments(tmp_path, capsys):
+    assert main(["reproduce", "fig-environments", "--out", str(tmp_path)]) == 0
+    assert "| CN3 | 3 | 2 | 5 | 25 |" in capsys.readouterr().out
+    assert len((tmp_path / "fig-environments.csv").read_text().splitlines()) == 9
+    assert (tmp_path / "fig-environments.png").stat().st_size > 20_000
+
+
 @pytest.fixture
 def campaign(tmp_path):
     """One in which FCP's second run is missing, and PP1 was not evaluated."""
@@ -204,6 +276,7 @@ def test_nothing_to_reproduce_says_so(campaign, tmp_path, capsys):
         (["fig-process", "--campaign", str(campaign)], "has no finished run of macop"),
         (["fig-crossplay", "--campaign", str(campaign)], "has no finished run of"),
         (["table2", "--campaign", str(campaign)], "has no learners; name some"),
+        (["fig-population", "--campaign", str(campaign)], "has no variations of trajedi"),
         (["fig-ablation", "--campaign", str(campaign)], "has evaluated no variations of macop"),
         (["fig-sensitivity", "--campaign", str(campaign)], "has evaluated no variations of macop"),
         *(
@@ -239,4 +312,4 @@ def test_figures_of_a_run(tmp_path, capsys):
 
 
 def test_the_command_line_has_every_reproduction():
-    assert set(NAMES) == set(REPRODUCTIONS)
+    assert set(NAMES) == set(REPRODUCTIONS) | set(WITHOUT_CAMPAIGN)
