@@ -11,22 +11,25 @@ import torch
 from macop_aht.cli import main
 from macop_aht.config import changed, settings
 from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.envs.vector import MacopVectorEnv
 from macop_aht.evaluation import summary
+from macop_aht.evaluation.matches import read_rows
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
 from macop_aht.evaluation.pool import Entrant
 from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Vdn
-from macop_aht.learner.networks import Shape, Stack, weights
+from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
-from macop_aht.methods import clear, ewc, fresh, lipo, origins, phases, presets, sequence
+from macop_aht.methods import clear, ewc, fresh, lipo, origins, phases, ppo, ppo_learner, presets, sequence
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
 from macop_aht.methods.phases import EgoConfig, Setup
 from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, read_run, train
 from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.teammates import resolve
 from tests.test_learner import filled_replay, generator
 
 CPU = torch.device("cpu")
@@ -38,8 +41,9 @@ MACOP = MacopConfig(
 STAGES = {"teammates": {"population": 3, "steps": 1_200}, "ego": {"steps": 900}}
 CHANGES = {  # for small runs, beside MACOP
     "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 16},
+    "ppo": {"steps": 200, "optimisation": {"envs": 4, "rollout": 32, "batch": 64, "epochs": 2}},
 }  # fmt: skip
-ORIGINS = {"ewc": "trajedi", "clear": "trajedi", "multi-head": "sequence"}  # whose groups; else Macop's
+ORIGINS = {"ewc": "trajedi", "clear": "trajedi", "ppo": "fcp", "multi-head": "sequence"}  # whose groups; else Macop's
 
 
 # --- Transfer
@@ -271,6 +275,62 @@ def test_rehearsal_is_the_loss_on_earlier_groups():
     torch.testing.assert_close(term(learner, None, None), expected)
 
 
+# --- PPO
+
+
+@pytest.mark.parametrize("scenario", ["LBF4", "CN3"])
+def test_an_ego_with_its_memory_closed_is_what_ppo_has_trained(scenario):
+    """Whatever it remembers and did last, it gives the logits of a network without memory."""
+    world = build(scenario)
+    ego, own, draws = Ego(Shape.of(world), 1, generator()), world.controllable, generator(1)
+    obs = torch.rand(7, own, len(world.observations), generator=draws)
+    wanted = ppo.logits(ego, obs).flatten(0, 1)
+    ppo.close_memory(ego)
+    last = torch.randint(-1, len(world.actions), (7, own), generator=draws)
+    inputs = encode(ego.shape, obs, last, torch.arange(own).expand(7, own)).flatten(0, 1)
+    q, _ = ego.step(inputs.unsqueeze(0), torch.rand(1, 7 * own, ego.shape.hidden, generator=draws))
+    torch.testing.assert_close(q[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_ppo_plays_the_same_environments_as_gymnasium_has_them():
+    """The ego's actions drawn from outside: observations, rewards and ends are those of the vector environment."""
+    world, rng = build("LBF4", limit=6), np.random.default_rng(0)
+    mates = resolve(["scripted:corner-ne", "scripted:nearest"], world)
+    ours = ppo_learner.Environments(world, mates, 8, seed=5)
+    theirs = MacopVectorEnv("LBF4", 8, mates, autoreset_mode="SameStep", limit=6)
+    np.testing.assert_array_equal(ours.reset(), theirs.reset(seed=5)[0])
+    ends = 0
+    for _ in range(20):
+        action = rng.integers(0, 5, 8)
+        obs, reward, over, infos = ours.step(action)
+        wanted, paid, terminated, truncated, told = theirs.step(action)
+        np.testing.assert_array_equal(obs, wanted)
+        np.testing.assert_allclose(reward, paid)
+        np.testing.assert_array_equal(over, terminated | truncated)
+        for b in np.flatnonzero(over):
+            np.testing.assert_array_equal(infos[b]["terminal_observation"], told["final_obs"][b])
+            assert infos[b]["TimeLimit.truncated"] == bool(truncated[b] and not terminated[b])
+            ends += 1
+    assert ends >= 16
+
+
+@pytest.mark.slow
+def test_ppo_learns_to_join_a_script():
+    """From nothing to nine of ten with one corner: the network without memory, the environments and the policy fit together."""
+    world = build("LBF4")
+    config = changed(preset("ppo", "paper", "LBF4"), {"steps": 150_000, "optimisation": {"envs": 8}})
+    ego = Ego(Shape.of(world), 1, generator())
+    mates = resolve("scripted:corner-ne", world)
+    ppo_learner.learn(Setup(world, config, 0, CPU), ego, mates, seed=0)
+    seats = ppo_learner.Environments(world, mates, 64, seed=1_000)
+    obs, returns = seats.reset(), []
+    while len(returns) < 200:
+        best = ppo.logits(ego, torch.from_numpy(obs).unsqueeze(1)).argmax(dim=-1).numpy()
+        obs, _, over, infos = seats.step(best)
+        returns += [infos[b]["episode"]["r"] for b in np.flatnonzero(over)]
+    assert np.mean(returns) > 0.9
+
+
 # --- Whole runs
 
 
@@ -387,6 +447,17 @@ def test_a_fresh_ego_does_not_know_what_was_before(monkeypatch):
         assert fresh.teach(setup, Lesson("", Stack(Shape.of(world), 1, generator(before)), group, {}, seed=7)) == {}
     for name, value in begun[0].items():
         np.testing.assert_array_equal(value, begun[1][name])
+
+
+def test_ppo_is_an_ego_like_any_other(runs, tmp_path):
+    folder, _ = runs
+    words = [str(folder / "fcp"), str(folder / "ppo"), "--episodes", "4", "--out", str(tmp_path / "rows.csv")]
+    assert main(["pool", *words]) == 0
+    rows = [row for row in read_rows(tmp_path / "rows.csv") if row.agent == "ppo"]
+    assert len(rows) == 3 * 4
+    assert {(row.tier, row.stage) for row in rows} == {("seen", "test")}
+    ego = origins.ego_of(folder / "ppo", Setup(build("LBF4"), None, 1, CPU))
+    assert (ego.backbone.gru_hidden.weight == 0).all()
 
 
 def test_what_is_remembered(runs):

@@ -26,6 +26,7 @@ from macop_aht.methods import (
     macop,
     multi_head,
     origins,
+    ppo,
     presets,
     random_head,
     single_head,
@@ -58,7 +59,8 @@ class Method(NamedTuple):
 
 
 MACOPS, POPULATIONS = ("macop", "macop+"), ("fcp", "trajedi", "lipo")
-ANY = (*MACOPS, *POPULATIONS, "sequence")
+GENERATORS = (*MACOPS, *POPULATIONS)
+ANY = (*GENERATORS, "sequence")
 METHODS = {
     "macop": Method(
         "groups that the ego cannot join, until there are none; a head for each that needs one",
@@ -98,6 +100,10 @@ METHODS = {
     "clear": Method(
         "one head, with group after group, the earlier ones rehearsed",
         clear.ClearConfig, clear.beside, clear.train, continual.steps, groups_from=ANY,
+    ),
+    "ppo": Method(
+        "Stable-Baselines3's PPO with all groups of another run",
+        ppo.PpoConfig, ppo.beside, ppo.train, ppo.steps, groups_from=GENERATORS,
     ),
     "multi-head": Method(
         "Macop's ego alone, with group after group, a head for each that needs one",
