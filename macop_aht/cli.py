@@ -162,7 +162,8 @@ def _campaign(arguments: argparse.Namespace) -> int:
 
     given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
     campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
-    return 0 if conduct(campaign, Path(arguments.out)) else 1
+    address = arguments.address if arguments.executor == "ray" else None
+    return 0 if conduct(campaign, Path(arguments.out), ray_address=address) else 1
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:
@@ -414,6 +415,13 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="of the campaign; where it holds a part of it, that is gone on with",
     )
+    parser.add_argument(
+        "--executor",
+        choices=("processes", "ray"),
+        default="processes",
+        help="processes of this machine, or a Ray cluster whose nodes share the campaign's folder (default: %(default)s)",
+    )
+    parser.add_argument("--address", default="auto", help="of the Ray cluster (default: %(default)s)")
     parser.add_argument("--processes", type=_positive, help="at a time (default: what the file says, or 2)")
     parser.add_argument("--threads", type=_positive, help="of each process (default: what the file says, or 1)")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:NUMBER (default: what the file says, or auto)")

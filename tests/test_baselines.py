@@ -22,7 +22,7 @@ from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
-from macop_aht.methods import clear, ewc, fresh, lipo, origins, phases, ppo, ppo_learner, presets, sequence
+from macop_aht.methods import clear, ewc, fresh, lipo, multi_head, origins, phases, ppo, ppo_learner, presets, sequence
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
@@ -437,6 +437,24 @@ def test_macops_ego_goes_through_a_sequence(runs):
             np.testing.assert_array_equal(value[k], weights(theirs.groups)[part][theirs.names.index(group)])
     with pytest.raises(ValueError, match="has learnt with a sequence, and has met groups of all runs"):
         Entrant.load(folder / "multi-head", "cpu")
+
+
+def test_heads_are_chosen_and_tested_in_different_episodes(monkeypatch):
+    """Head 1 looks better with the first group, and head 0 with the second; what they get is measured anew."""
+    tried, tested = np.array([[0.2, 0.9], [0.5, 0.1]]), np.array([[0.7, 0.6], [0.4, 1.0]])
+    asked = []
+
+    def returns(setup, ego, groups, seed, episodes=None):
+        asked.append((seed, episodes))
+        return tried if episodes == 4 else tested
+
+    monkeypatch.setattr(multi_head, "cross_returns", returns)
+    world = build("LBF4")
+    groups = origins.Groups(Stack(Shape.of(world), 2), ["a", "b"], ["b", "a"], {})
+    setup = Setup(world, configure("multi-head", MACOP), 0, CPU)
+    ego = Ego(Shape.of(world), 2)
+    assert multi_head.tested_returns(setup, ego, groups, 1).tolist() == [0.4, 0.6]
+    assert len({seed for seed, _ in asked}) == 2
 
 
 def test_a_fresh_ego_does_not_know_what_was_before(monkeypatch):

@@ -1,12 +1,14 @@
 """Campaigns: what is done in which order, what a failure stops, what a kill costs, and the evaluation at the end."""
 
 import io
+import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -390,6 +392,38 @@ def test_a_campaign_stopped_at_any_phase_ends_in_the_same_rows(reference, tmp_pa
     assert_alike(tmp_path, reference)
 
 
+def test_learners_from_a_campaign_to_the_table(reference, tmp_path, capsys):
+    """Its populations are done already: the sequence, the learners with it, and the second table of the paper."""
+    alike = {"test_episodes": 2, "ego": STAGES["ego"]}
+    ego = {"test_episodes": 2, "macop": {"test_episodes": 2, "ego_steps": 400, "ego": TRAINING}}
+    campaign = replace(
+        TINY, methods=["fcp", "trajedi"], learners=["multi-head", "finetune"], sequence=3,
+        settings={"fcp": STAGES, "trajedi": STAGES, "multi-head": ego, "finetune": alike, "fresh": alike},
+    )  # fmt: skip
+    shutil.copytree(reference, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "campaign.toml").write_text(to_toml(campaign))
+    assert run(Ledger(tmp_path, tasks(campaign)), Here(tmp_path), lambda ledger: None)
+    orders = [
+        [decision["group"] for decision in decisions if "group" in decision]
+        for path in tmp_path.glob("SMAC1/*-on-sequence/2/decisions.jsonl")
+        for decisions in [[json.loads(line) for line in path.read_text().splitlines()]]
+    ]
+    assert len(orders) == 3  # fresh egos beside the two
+    assert orders[0] == orders[1] == orders[2]
+    assert len(set(orders[0])) == 3
+    capsys.readouterr()
+    assert main(["reproduce", "table2", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "missing" not in printed
+    assert "| finetune | " in printed
+
+
+def test_a_missing_ray_names_the_fix(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"--executor ray needs Ray: pip install 'macop-aht\[cluster\]'"):
+        conducting.conduct(TINY, tmp_path, ray_address="auto")
+
+
 @pytest.mark.slow
 def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tmp_path):
     """All its processes by SIGKILL, wherever they are; once the campaign alone, so that the next one finds its runs at work."""
@@ -409,6 +443,36 @@ def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tm
     assert kills == 5
     assert process.wait() == 0
     assert_alike(tmp_path / "c", reference)
+
+
+@pytest.mark.slow
+def test_a_campaign_on_a_ray_cluster_outlives_its_nodes(reference, tmp_path):
+    """Of three nodes, two are killed while two are at work. The rows are those of one process after the other."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'macop-aht[cluster]'")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
+
+    def lose_nodes() -> None:
+        """As soon as both populations are being trained, and one of these phases has ended."""
+        while len(list(tmp_path.glob("SMAC1/*/2/run.toml"))) < 2 or not phases(tmp_path):
+            time.sleep(0.02)
+        for node in nodes[:2]:
+            cluster.remove_node(node, allow_graceful=False)
+
+    try:
+        cluster.wait_for_nodes()
+        accident = threading.Thread(target=lose_nodes, daemon=True)
+        accident.start()
+        assert conducting.conduct(TINY, tmp_path, ray_address=cluster.address)
+        accident.join(timeout=60)
+        assert not accident.is_alive()
+    finally:
+        cluster.shutdown()
+    assert_alike(tmp_path, reference)
+    logs = [log.read_text() for log in tmp_path.glob("SMAC1/*/2.log")]
+    assert any(" --resume" in log for log in logs)  # one at least was at work on a lost node
 
 
 # --- The evaluation

@@ -52,6 +52,7 @@ def test_scaling_symbols_and_improvement_by_hand():
     assert column["finetune"].std == pytest.approx(np.sqrt(0.1 / 4) / 0.5)  # squares 0.04 + 0.01 + 0 + 0.01 + 0.04
     assert [column[name].symbol for name in ("macop", "finetune", "lipo", "fcp")] == ["", "+", "≈", "-"]
     assert column["fcp"].p == pytest.approx(2 / 252)  # one of (10 over 5) orders on either side
+    assert np.isnan(cells({"macop": [0.6], "finetune": [0.0]})["macop"].value)
     other = cells({"macop": [0.6], "finetune": [1.0]})
     assert other["finetune"].symbol == "n/a"
     assert other["finetune"].std is None

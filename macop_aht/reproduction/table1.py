@@ -67,10 +67,15 @@ def cells(returns: Mapping[str, Sequence[float]], anchor_name: str = ANCHOR) -> 
     for method, own in returns.items():
         rival = returns.get(RIVAL, ()) if method != RIVAL else ()
         p, mean = rank_sum(own, rival), float(np.mean(own))
-        std = float(np.std(own, ddof=1)) / anchor if len(own) > 1 else None
+        std = _over(float(np.std(own, ddof=1)), anchor) if len(own) > 1 else None
         symbol = _symbol(p, mean, float(np.mean(rival))) if len(rival) else ""
-        found[method] = Cell(mean / anchor, std, mean, len(own), symbol, p)
+        found[method] = Cell(_over(mean, anchor), std, mean, len(own), symbol, p)
     return found
+
+
+def _over(value: float, anchor: float) -> float:
+    """Where the one that is scaled to gets nothing, there is no figure."""
+    return value / anchor if anchor else float("nan")
 
 
 def _symbol(p: float | None, own: float, rival: float) -> str:
