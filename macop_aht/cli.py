@@ -9,6 +9,11 @@ from typing import Any
 
 from macop_aht import __version__
 
+REPRODUCTIONS = (  # their names alone, since they need torch
+    "table1", "table2", "table-modern", "fig-process", "fig-crossplay", "fig-ablation", "fig-sensitivity", "fig-population",
+    "fig-radar", "fig-space", "fig-environments",
+)  # fmt: skip
+
 
 def _scenarios(arguments: argparse.Namespace) -> None:
     from macop_aht.envs.registration import env_id
@@ -119,6 +124,16 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         report.write(rows, Path(arguments.html))
 
 
+def _sequence(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from macop_aht.methods import sequence
+
+    folders = [Path(folder) for folder in arguments.run_folders]
+    names = sequence.make(folders, arguments.length, arguments.seed, Path(arguments.out))
+    print(f"wrote {arguments.out}, a sequence of {len(names)} groups: {', '.join(names)}")
+
+
 def _pool(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
@@ -128,7 +143,14 @@ def _pool(arguments: argparse.Namespace) -> None:
 
     torch.set_num_threads(arguments.threads)
     folders = [Path(folder) for folder in arguments.run_folders]
-    pool.evaluate(folders, arguments.episodes, Path(arguments.out), arguments.device, arguments.seed)
+    pool.evaluate(
+        folders,
+        arguments.episodes,
+        Path(arguments.out),
+        arguments.device,
+        arguments.seed,
+        by_folder=arguments.by_folder,
+    )
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
@@ -140,20 +162,24 @@ def _campaign(arguments: argparse.Namespace) -> int:
 
     given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
     campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
-    return 0 if conduct(campaign, Path(arguments.out)) else 1
+    address = arguments.address if arguments.executor == "ray" else None
+    return 0 if conduct(campaign, Path(arguments.out), ray_address=address) else 1
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from macop_aht.reproduction import REPRODUCTIONS
+    from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN
     from macop_aht.reproduction.material import Material
 
-    material = Material.load(Path(arguments.campaign))
-    out = Path(arguments.out) if arguments.out else material.folder / "reproduction"
+    name = arguments.name
+    material = Material.load(Path(arguments.campaign)) if arguments.campaign else None
+    if material is None and name not in WITHOUT_CAMPAIGN:
+        raise ValueError(f"{name} is made from a campaign: name its folder with --campaign FOLDER")
+    out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
     out.mkdir(parents=True, exist_ok=True)
-    print(REPRODUCTIONS[arguments.name](material, out))
-    print(f"wrote {out / arguments.name}.md, .csv and pictures")
+    print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
+    print(f"wrote {out / name}.md, .csv and pictures")
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -362,10 +388,23 @@ def _add_pool(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
     parser.add_argument("--episodes", type=_positive, default=32, help="per pairing (default: %(default)s)")
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write a row per episode, as CSV")
+    parser.add_argument(
+        "--by-folder",
+        action="store_true",
+        help="call a run by the folder it is in, as NAME in NAME/0, not by its method",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=_positive, default=1, help="of the processor (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
     parser.set_defaults(run=_pool)
+
+
+def _add_sequence(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
+    parser.add_argument("--length", type=int, default=10, help="groups in it; 0: all (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="that `macop train --groups` takes")
+    parser.set_defaults(run=_sequence)
 
 
 def _add_campaign(parser: argparse.ArgumentParser) -> None:
@@ -376,6 +415,13 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="of the campaign; where it holds a part of it, that is gone on with",
     )
+    parser.add_argument(
+        "--executor",
+        choices=("processes", "ray"),
+        default="processes",
+        help="processes of this machine, or a Ray cluster whose nodes share the campaign's folder (default: %(default)s)",
+    )
+    parser.add_argument("--address", default="auto", help="of the Ray cluster (default: %(default)s)")
     parser.add_argument("--processes", type=_positive, help="at a time (default: what the file says, or 2)")
     parser.add_argument("--threads", type=_positive, help="of each process (default: what the file says, or 1)")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:NUMBER (default: what the file says, or auto)")
@@ -383,8 +429,12 @@ def _add_campaign(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=("table1", "fig-process", "fig-crossplay"))
-    parser.add_argument("--campaign", required=True, metavar="FOLDER", help="that `macop campaign` has written")
+    parser.add_argument("name", choices=REPRODUCTIONS)
+    parser.add_argument(
+        "--campaign",
+        metavar="FOLDER",
+        help="that `macop campaign` has written; without one, fig-space takes the zoo's groups",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
     parser.set_defaults(run=_reproduce)
 
@@ -471,6 +521,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     crossplay.add_argument("--seed", type=int, default=0)
     crossplay.add_argument("--out", default="crossplay", help="writes OUT.csv and OUT.png (default: %(default)s)")
     crossplay.set_defaults(run=_crossplay)
+    _add_sequence(commands.add_parser("sequence", help="one sequence of groups of some runs, for continual learners"))
     _add_pool(commands.add_parser("pool", help="the egos of some runs with all groups that these have generated"))
     _add_campaign(commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them"))
     _add_reproduce(commands.add_parser("reproduce", help="the paper's tables and figures from a campaign"))

@@ -11,21 +11,25 @@ import torch
 from macop_aht.cli import main
 from macop_aht.config import changed, settings
 from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.envs.vector import MacopVectorEnv
 from macop_aht.evaluation import summary
+from macop_aht.evaluation.matches import read_rows
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
+from macop_aht.evaluation.pool import Entrant
 from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Vdn
-from macop_aht.learner.networks import Shape, Stack, weights
+from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
-from macop_aht.methods import clear, ewc, lipo, origins, phases, presets
+from macop_aht.methods import clear, ewc, fresh, lipo, multi_head, origins, phases, ppo, ppo_learner, presets, sequence
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
 from macop_aht.methods.phases import EgoConfig, Setup
 from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, read_run, train
 from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.teammates import resolve
 from tests.test_learner import filled_replay, generator
 
 CPU = torch.device("cpu")
@@ -37,7 +41,9 @@ MACOP = MacopConfig(
 STAGES = {"teammates": {"population": 3, "steps": 1_200}, "ego": {"steps": 900}}
 CHANGES = {  # for small runs, beside MACOP
     "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 16},
+    "ppo": {"steps": 200, "optimisation": {"envs": 4, "rollout": 32, "batch": 64, "epochs": 2}},
 }  # fmt: skip
+ORIGINS = {"ewc": "trajedi", "clear": "trajedi", "ppo": "fcp", "multi-head": "sequence"}  # whose groups; else Macop's
 
 
 # --- Transfer
@@ -62,6 +68,16 @@ def test_transfer_is_read_from_decisions():
     ]
     expected = [[0.9, 0.1, 0.9], [0.3, 0.8, 0.3], [1.0, 0.2, 1.0]]
     np.testing.assert_array_equal(returns_over_time(decisions), expected)
+
+
+def test_a_sequence_takes_from_all_generators_alike():
+    generators = {"macop/0": [f"m{k}" for k in range(9)], "fcp/0": ["f0", "f1"], "lipo/0": ["l0", "l1", "l2", "l3"]}
+    names = sequence.draw(generators, 8, seed=3)
+    # Two turns give two of each, a third one m and one l: 6, then 8.
+    assert sorted(name[0] for name in names) == ["f"] * 2 + ["l"] * 3 + ["m"] * 3
+    assert names == sequence.draw(generators, 8, seed=3) != sequence.draw(generators, 8, seed=4)
+    assert [name[0] for name in names] != ["m", "f", "l", "m", "f", "l", "m", "l"]  # shuffled
+    assert sorted(sequence.draw(generators, 0, seed=0)) == sorted(name for own in generators.values() for name in own)
 
 
 # --- Several rings
@@ -259,6 +275,62 @@ def test_rehearsal_is_the_loss_on_earlier_groups():
     torch.testing.assert_close(term(learner, None, None), expected)
 
 
+# --- PPO
+
+
+@pytest.mark.parametrize("scenario", ["LBF4", "CN3"])
+def test_an_ego_with_its_memory_closed_is_what_ppo_has_trained(scenario):
+    """Whatever it remembers and did last, it gives the logits of a network without memory."""
+    world = build(scenario)
+    ego, own, draws = Ego(Shape.of(world), 1, generator()), world.controllable, generator(1)
+    obs = torch.rand(7, own, len(world.observations), generator=draws)
+    wanted = ppo.logits(ego, obs).flatten(0, 1)
+    ppo.close_memory(ego)
+    last = torch.randint(-1, len(world.actions), (7, own), generator=draws)
+    inputs = encode(ego.shape, obs, last, torch.arange(own).expand(7, own)).flatten(0, 1)
+    q, _ = ego.step(inputs.unsqueeze(0), torch.rand(1, 7 * own, ego.shape.hidden, generator=draws))
+    torch.testing.assert_close(q[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_ppo_plays_the_same_environments_as_gymnasium_has_them():
+    """The ego's actions drawn from outside: observations, rewards and ends are those of the vector environment."""
+    world, rng = build("LBF4", limit=6), np.random.default_rng(0)
+    mates = resolve(["scripted:corner-ne", "scripted:nearest"], world)
+    ours = ppo_learner.Environments(world, mates, 8, seed=5)
+    theirs = MacopVectorEnv("LBF4", 8, mates, autoreset_mode="SameStep", limit=6)
+    np.testing.assert_array_equal(ours.reset(), theirs.reset(seed=5)[0])
+    ends = 0
+    for _ in range(20):
+        action = rng.integers(0, 5, 8)
+        obs, reward, over, infos = ours.step(action)
+        wanted, paid, terminated, truncated, told = theirs.step(action)
+        np.testing.assert_array_equal(obs, wanted)
+        np.testing.assert_allclose(reward, paid)
+        np.testing.assert_array_equal(over, terminated | truncated)
+        for b in np.flatnonzero(over):
+            np.testing.assert_array_equal(infos[b]["terminal_observation"], told["final_obs"][b])
+            assert infos[b]["TimeLimit.truncated"] == bool(truncated[b] and not terminated[b])
+            ends += 1
+    assert ends >= 16
+
+
+@pytest.mark.slow
+def test_ppo_learns_to_join_a_script():
+    """From nothing to nine of ten with one corner: the network without memory, the environments and the policy fit together."""
+    world = build("LBF4")
+    config = changed(preset("ppo", "paper", "LBF4"), {"steps": 150_000, "optimisation": {"envs": 8}})
+    ego = Ego(Shape.of(world), 1, generator())
+    mates = resolve("scripted:corner-ne", world)
+    ppo_learner.learn(Setup(world, config, 0, CPU), ego, mates, seed=0)
+    seats = ppo_learner.Environments(world, mates, 64, seed=1_000)
+    obs, returns = seats.reset(), []
+    while len(returns) < 200:
+        best = ppo.logits(ego, torch.from_numpy(obs).unsqueeze(1)).argmax(dim=-1).numpy()
+        obs, _, over, infos = seats.step(best)
+        returns += [infos[b]["episode"]["r"] for b in np.flatnonzero(over)]
+    assert np.mean(returns) > 0.9
+
+
 # --- Whole runs
 
 
@@ -283,7 +355,9 @@ def runs(tmp_path_factory):
             summary, "draw", lambda result, *given: draw(result, *given) if result.run.method == "fcp" else None
         )
         for method in [method for method in METHODS if method != "macop+"]:
-            origin = folder / ("trajedi" if method in ("ewc", "clear") else "macop")
+            if method == "multi-head":
+                sequence.make([folder / "macop", folder / "trajedi"], 3, 5, folder / "sequence")
+            origin = folder / ORIGINS.get(method, "macop")
             finished[method] = train(small(method, origin), folder / method, device="cpu", say=lambda line: None)
             summary.write(finished[method], folder / method, say=lambda line: None)
     return folder, finished
@@ -318,7 +392,7 @@ def test_runs_tell_what_they_have_come_to(runs):
         figures = json.loads((folder / method / "summary.json").read_text())
         assert figures["method"] == method
         assert len(figures["groups"]) == len(figures["self_play"]) == len(figures["ego"])
-        assert figures["heads"] == (run.outcome.ego.n_heads if method in ("macop", "random-head") else 1)
+        assert figures["heads"] == (run.outcome.ego.n_heads if method in ("macop", "random-head", "multi-head") else 1)
     matrix = np.loadtxt(folder / "random-head" / "crossplay.csv", delimiter=",", skiprows=1)[:, 1:]
     assert len(matrix) == finished["macop"].outcome.ego.n_heads > 1
     np.testing.assert_allclose(
@@ -343,6 +417,65 @@ def test_groups_and_their_order_are_macops(runs):
         own = [decision["group"] for decision in finished[method].decisions if "group" in decision]
         assert own == ["0/0", "0/1", "0/2"]
         assert returns_over_time(finished[method].decisions).shape == (3, 3)
+
+
+def test_macops_ego_goes_through_a_sequence(runs):
+    """Heads are added as in Macop; returns are of the head that was chosen in other episodes."""
+    folder, finished = runs
+    order = lessons(folder / "sequence")
+    assert len(order) == 3
+    assert {name.split("/")[0] for name in order} == {"macop", "trajedi"}
+    decisions = [decision for decision in finished["multi-head"].decisions if "group" in decision]
+    assert [decision["group"] for decision in decisions] == order
+    assert [decision["heads"] for decision in decisions] == [1, 2, 3]  # by a threshold that lets all in
+    assert returns_over_time(finished["multi-head"].decisions).shape == (3, 3)
+    named = finished["multi-head"].outcome.groups
+    for k, name in enumerate(order):
+        method, _, group = name.split("/", 2)
+        theirs = finished[method].outcome
+        for part, value in weights(named).items():
+            np.testing.assert_array_equal(value[k], weights(theirs.groups)[part][theirs.names.index(group)])
+    with pytest.raises(ValueError, match="has learnt with a sequence, and has met groups of all runs"):
+        Entrant.load(folder / "multi-head", "cpu")
+
+
+def test_heads_are_chosen_and_tested_in_different_episodes(monkeypatch):
+    """Head 1 looks better with the first group, and head 0 with the second; what they get is measured anew."""
+    tried, tested = np.array([[0.2, 0.9], [0.5, 0.1]]), np.array([[0.7, 0.6], [0.4, 1.0]])
+    asked = []
+
+    def returns(setup, ego, groups, seed, episodes=None):
+        asked.append((seed, episodes))
+        return tried if episodes == 4 else tested
+
+    monkeypatch.setattr(multi_head, "cross_returns", returns)
+    world = build("LBF4")
+    groups = origins.Groups(Stack(Shape.of(world), 2), ["a", "b"], ["b", "a"], {})
+    setup = Setup(world, configure("multi-head", MACOP), 0, CPU)
+    ego = Ego(Shape.of(world), 2)
+    assert multi_head.tested_returns(setup, ego, groups, 1).tolist() == [0.4, 0.6]
+    assert len({seed for seed, _ in asked}) == 2
+
+
+def test_a_fresh_ego_does_not_know_what_was_before(monkeypatch):
+    world, begun = build("LBF4"), []
+    monkeypatch.setattr(fresh.continual, "join", lambda setup, lesson: begun.append(weights(lesson.net)))
+    setup, group = Setup(world, configure("fresh", MACOP), 0, CPU), Stack(Shape.of(world), 1, generator(1))
+    for before in (2, 3):
+        assert fresh.teach(setup, Lesson("", Stack(Shape.of(world), 1, generator(before)), group, {}, seed=7)) == {}
+    for name, value in begun[0].items():
+        np.testing.assert_array_equal(value, begun[1][name])
+
+
+def test_ppo_is_an_ego_like_any_other(runs, tmp_path):
+    folder, _ = runs
+    words = [str(folder / "fcp"), str(folder / "ppo"), "--episodes", "4", "--out", str(tmp_path / "rows.csv")]
+    assert main(["pool", *words]) == 0
+    rows = [row for row in read_rows(tmp_path / "rows.csv") if row.agent == "ppo"]
+    assert len(rows) == 3 * 4
+    assert {(row.tier, row.stage) for row in rows} == {("seen", "test")}
+    ego = origins.ego_of(folder / "ppo", Setup(build("LBF4"), None, 1, CPU))
+    assert (ego.backbone.gru_hidden.weight == 0).all()
 
 
 def test_what_is_remembered(runs):

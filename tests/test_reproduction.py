@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from macop_aht.campaign.plan import Campaign
+from macop_aht.cli import REPRODUCTIONS as NAMES
 from macop_aht.cli import main
 from macop_aht.config import to_toml
 from macop_aht.evaluation.matches import Row, write_rows
 from macop_aht.evaluation.plots import progress
-from macop_aht.reproduction import REPRODUCTIONS
+from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN, fig_radar, table_modern
 from macop_aht.reproduction.fig_crossplay import apart
 from macop_aht.reproduction.material import Material, paper
 from macop_aht.reproduction.table1 import by_seed, cells, improvement, modern, pairings
@@ -51,6 +52,7 @@ def test_scaling_symbols_and_improvement_by_hand():
     assert column["finetune"].std == pytest.approx(np.sqrt(0.1 / 4) / 0.5)  # squares 0.04 + 0.01 + 0 + 0.01 + 0.04
     assert [column[name].symbol for name in ("macop", "finetune", "lipo", "fcp")] == ["", "+", "≈", "-"]
     assert column["fcp"].p == pytest.approx(2 / 252)  # one of (10 over 5) orders on either side
+    assert np.isnan(cells({"macop": [0.6], "finetune": [0.0]})["macop"].value)
     other = cells({"macop": [0.6], "finetune": [1.0]})
     assert other["finetune"].symbol == "n/a"
     assert other["finetune"].std is None
@@ -94,6 +96,145 @@ def test_what_is_off_the_diagonal():
     assert apart(np.array([[1.0, 0.2], [0.4, 1.0]])) == pytest.approx(0.3)
 
 
+def learner(folder, returns):
+    """A run whose ego has gone through the groups a, b, c, by its returns with them after each."""
+    folder.mkdir(parents=True)
+    decisions = [{"groups": ["a", "b", "c"]}] + [
+        {"group": name, "returns": own} for name, own in zip("abc", returns, strict=True)
+    ]
+    (folder / "decisions.jsonl").write_text("".join(json.dumps(decision) + "\n" for decision in decisions))
+    (folder / "summary.json").touch()
+
+
+def test_transfer_of_learners_by_hand(tmp_path, capsys):
+    made = Campaign(["LBF4"], ["macop"], [0, 1], learners=["multi-head", "finetune"])
+    (tmp_path / "campaign.toml").write_text(to_toml(made))
+    scenario = tmp_path / "LBF4"
+    for seed, kept in ((0, 1.0), (1, 0.8)):
+        learner(scenario / "multi-head-on-sequence" / str(seed), [[1, 0, 0], [kept, 1, 0], [kept, 1, 1]])
+        learner(scenario / "fresh-on-sequence" / str(seed), [[0.5, 0, 0], [0, 0.8, 0], [0, 0, 0.6]])
+    learner(scenario / "finetune-on-sequence" / "0", [[1, 0, 0], [0.2, 0.8, 0], [0, 0, 0.9]])
+    assert main(["reproduce", "table2", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "missing are the runs** LBF4/finetune-on-sequence/1." in printed
+    # Macop forgets nothing in one seed; in the other a is down by 0.2, then a and b by 0.1 on average: -0.15. Against 0.8 and 0.6
+    # it gains 0.2, then (0.2 + 0.4) / 2: 0.25. Finetune: a -0.8, then a and b -0.9 on average; gains 0, then (0 + 0.3) / 2.
+    bwt, fwt = "**-0.07 ± 0.11** (-0.01 ± 0.02)", "**0.25 ± 0.00** (0.07 ± 0.07)"
+    assert f"| macop | {bwt} | {fwt} |" in printed
+    with open(tmp_path / "reproduction" / "table2.csv", newline="") as file:
+        found = {(line["method"], line["figure"]): line for line in csv.DictReader(file)}
+    assert float(found["macop", "BWT"]["mean"]) == pytest.approx(-0.075)
+    assert float(found["finetune", "BWT"]["mean"]) == pytest.approx(-0.85)
+    assert float(found["finetune", "FWT"]["mean"]) == pytest.approx(0.075)
+    assert (found["finetune", "FWT"]["std"], found["finetune", "FWT"]["paper"]) == ("", "0.04")
+    assert (tmp_path / "reproduction" / "table2.png").stat().st_size > 1_000
+
+
+def test_ablation_and_sensitivity_by_hand(tmp_path, capsys):
+    variations = {
+        "no-reg": {"settings": {"alpha_reg": 0.0}},
+        "strong": {"settings": {"alpha_reg": 100.0}},
+        "neither": {"settings": {"alpha_incom": 0.0, "alpha_div": 0.0}},
+    }
+    (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["PP2"], ["macop"], [0, 1], variations=variations)))
+    (tmp_path / "PP2").mkdir()
+    values = {"macop": (0.9, 0.7), "no-reg": (0.2, 0.2), "strong": (1.0, 0.9), "neither": (0.4,)}
+    rows = [
+        row
+        for name, own in values.items()
+        for seed, value in enumerate(own)
+        for row in rows_of(name, seed, {"macop/0/0/0": [value], "neither/0/0/0": [value]}, "PP2")
+    ]
+    write_rows(rows, tmp_path / "PP2" / "rows.csv")
+    assert main(["reproduce", "fig-ablation", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "missing are the runs** PP2/neither/1." in printed
+    assert "| macop | 1.00 ± 0.18 |" in printed  # of 0.9 and 0.7: 0.1414 / 0.8
+    assert "| no-reg | 0.25 ± 0.00 n/a |" in printed
+    assert "- PP2: strong is best, no-reg worst (not in the paper)." in printed
+    assert main(["reproduce", "fig-sensitivity", "--campaign", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "Best: 100 (the paper's: 10)." in printed
+    with open(tmp_path / "reproduction" / "fig-sensitivity.csv", newline="") as file:
+        points = [(line["setting"], float(line["value"]), float(line["scaled"])) for line in csv.DictReader(file)]
+    expected = [("alpha_reg", 0.0, 0.25), ("alpha_reg", 10.0, 1.0), ("alpha_reg", 100.0, 0.95 / 0.8)]
+    assert [point[:2] for point in points] == [point[:2] for point in expected]
+    assert [point[2] for point in points] == pytest.approx([point[2] for point in expected])
+    assert all((tmp_path / "reproduction" / f"fig-{name}.png").exists() for name in ("ablation", "sensitivity"))
+
+
+def test_populations_by_hand(tmp_path, capsys):
+    variations = {f"trajedi-{k}": {"method": "trajedi", "settings": {"teammates": {"population": k}}} for k in (12, 2)}
+    made = Campaign(["LBF4"], ["macop", "trajedi"], [0], variations=variations)
+    (tmp_path / "campaign.toml").write_text(to_toml(made))
+    (tmp_path / "LBF4").mkdir()
+    rows = []
+    for name, value in (("macop", 0.8), ("trajedi", 0.6), ("trajedi-2", 0.4), ("trajedi-12", 0.7)):
+        mates = {"macop/0/0/0": [value], "trajedi/0/0/0": [value], "trajedi-12/0/0/0": [float(name == "trajedi-12")]}
+        rows += rows_of(name, 0, mates)  # those of the variation do not count
+    write_rows(rows, tmp_path / "LBF4" / "rows.csv")
+    assert main(["reproduce", "fig-population", "--campaign", str(tmp_path)]) == 0
+    assert "missing" not in capsys.readouterr().out
+    with open(tmp_path / "reproduction" / "fig-population.csv", newline="") as file:
+        points = {line["method"]: (int(line["population"]), float(line["scaled"])) for line in csv.DictReader(file)}
+    assert list(points) == ["trajedi-2", "trajedi", "trajedi-12", "macop"]  # by size; TrajeDi's own is 6
+    assert [size for size, _ in points.values()] == [2, 6, 12, 0]
+    assert [value for _, value in points.values()] == pytest.approx([0.5, 0.75, 0.875, 1.0])
+
+
+def test_modern_table_by_hand(tmp_path):
+    """Two groups: nobody gets more than 0.5 with the first, and 1.0 with the second is its own self-play."""
+    values = {("macop", 0): (0.5, 0.8), ("macop", 1): (0.4, 0.6), ("fcp", 0): (0.25, 0.8), ("fcp", 1): (0.3, 0.9)}
+    rows = []
+    for (agent, seed), (first, second) in values.items():
+        rows += rows_of(agent, seed, {"fcp/0/0/0": [first], "fcp/0/0/1": [second], "fcp/0/0/2": [0.0]})
+    rows += rows_of("macop", 0, {"fcp/0/0/0": [0.0] * 12}, stage="selection")
+    best = table_modern.best_known(rows, {"fcp/0/0/1": 1.0})
+    assert best == {"fcp/0/0/0": 0.5, "fcp/0/0/1": 1.0, "fcp/0/0/2": 0.0}
+    scenarios = {"LBF4": table_modern.normalised(pairings(rows), best)}
+    assert scenarios["LBF4"]["macop"] == pytest.approx(
+        {(0, "fcp/0/0/0"): 1.0, (0, "fcp/0/0/1"): 0.8, (1, "fcp/0/0/0"): 0.8, (1, "fcp/0/0/1"): 0.6}
+    )  # the third, with which nobody gets anything, is left out
+    line = table_modern.line(scenarios, {"LBF4": rows}, "macop")
+    assert (line.iqm, line.mean, line.gap) == pytest.approx((0.8, 0.8, 0.2))  # a quarter of four is cut off at each end
+    assert line.iqm_low < 0.8 < line.iqm_high
+    assert line.worst_tenth == pytest.approx(0.7)  # the worse group, over both seeds: (0.8 + 0.6) / 2
+    assert line.selection == pytest.approx(12 / 6)  # of six pairs of ego and group
+    # Macop's seeds have 0.9 and 0.7, FCP's (0.5 + 0.8) / 2 and (0.6 + 0.9) / 2: better in three pairs of four.
+    assert table_modern.improvement(scenarios, "macop", "fcp") == pytest.approx(0.75)
+    assert table_modern.by_tier(scenarios, {"LBF4": rows}, "macop") == [None, None, pytest.approx(0.8)]
+    (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["LBF4"], ["macop", "fcp"], [0, 1])))
+    (tmp_path / "LBF4" / "fcp" / "0").mkdir(parents=True)
+    summary = {"groups": ["0/0", "0/1", "0/2"], "self_play": [0.1, 1.0, 0.0]}
+    (tmp_path / "LBF4" / "fcp" / "0" / "summary.json").write_text(json.dumps(summary))
+    write_rows(rows, tmp_path / "LBF4" / "rows.csv")
+    text = REPRODUCTIONS["table-modern"](Material.load(tmp_path), tmp_path)
+    assert "| 0.80 | 0.20 | 0.70 | - | 2 | - | - | 0.80 |" in text
+    assert (tmp_path / "table-modern.png").exists()
+
+
+def test_radar_by_hand(campaign):
+    pairs = {
+        "macop": {(0, "macop/0/0/0"): 1.0, (1, "macop/0/0/0"): 0.5, (0, "macop/1/0/0"): 0.0, (0, "fcp/0/0/0"): 0.2},
+        "fcp": {(0, "macop/0/0/0"): 0.1, (0, "macop/1/0/0"): 0.0, (0, "fcp/0/0/0"): 0.9},
+    }
+    groups = fig_radar.choose(pairs)
+    assert groups == ["fcp/0/0/0", "macop/0/0/0"]  # of the lowest seed
+    assert fig_radar.returns(pairs, groups) == {"macop": [0.2, 0.75], "fcp": [0.9, 0.1]}
+    many = {"macop": {(0, f"{name}/0/0/{k}"): 0.0 for name, n in (("macop", 20), ("fcp", 3)) for k in range(n)}}
+    chosen = fig_radar.choose(many, most=8)
+    assert [name.split("/")[0] for name in chosen] == ["fcp"] * 3 + ["macop"] * 5
+    assert "| macop/0/0/0 | 0.80 | 0.40 | 0.60 |" in REPRODUCTIONS["fig-radar"](Material.load(campaign), campaign)
+    assert (campaign / "fig-radar-LBF4.png").exists()
+
+
+def test_the_environments(tmp_path, capsys):
+    assert main(["reproduce", "fig-environments", "--out", str(tmp_path)]) == 0
+    assert "| CN3 | 3 | 2 | 5 | 25 |" in capsys.readouterr().out
+    assert len((tmp_path / "fig-environments.csv").read_text().splitlines()) == 9
+    assert (tmp_path / "fig-environments.png").stat().st_size > 20_000
+
+
 @pytest.fixture
 def campaign(tmp_path):
     """One in which FCP's second run is missing, and PP1 was not evaluated."""
@@ -135,6 +276,10 @@ def test_nothing_to_reproduce_says_so(campaign, tmp_path, capsys):
     for words, message in (
         (["fig-process", "--campaign", str(campaign)], "has no finished run of macop"),
         (["fig-crossplay", "--campaign", str(campaign)], "has no finished run of"),
+        (["table2", "--campaign", str(campaign)], "has no learners; name some"),
+        (["fig-population", "--campaign", str(campaign)], "has no variations of trajedi"),
+        (["fig-ablation", "--campaign", str(campaign)], "has evaluated no variations of macop"),
+        (["fig-sensitivity", "--campaign", str(campaign)], "has evaluated no variations of macop"),
         *(
             ([name, "--campaign", str(tmp_path / "nowhere")], "holds no campaign: there is no campaign.toml")
             for name in REPRODUCTIONS
@@ -165,3 +310,7 @@ def test_figures_of_a_run(tmp_path, capsys):
     with open(out / "fig-process.csv", newline="") as file:
         steps = [(line["iteration"], line["groups"]) for line in csv.DictReader(file)]
     assert steps == [("1", "2"), ("2", str(len(groups)))]
+
+
+def test_the_command_line_has_every_reproduction():
+    assert set(NAMES) == set(REPRODUCTIONS) | set(WITHOUT_CAMPAIGN)

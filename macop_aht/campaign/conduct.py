@@ -8,22 +8,28 @@ from pathlib import Path
 from macop_aht.campaign.board import Board, headline
 from macop_aht.campaign.plan import Campaign, tasks
 from macop_aht.campaign.processes import Processes, lock
-from macop_aht.campaign.runner import Ledger, run
+from macop_aht.campaign.runner import Executor, Ledger, run
 from macop_aht.config import to_toml
 
 
-def conduct(campaign: Campaign, folder: Path, say: Callable[[str], None] = print) -> bool:
-    """Do what is not done yet; gives whether all is. What failed is tried again by the next call."""
+def conduct(
+    campaign: Campaign, folder: Path, say: Callable[[str], None] = print, ray_address: str | None = None
+) -> bool:
+    """Do what is not done yet; gives whether all is. What failed is tried again by the next call.
+
+    With `ray_address`, on the nodes of that cluster; else in processes of this machine.
+    """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "campaign.lock", "ab") as held:
         if not lock(held):
             raise RuntimeError(f"another campaign is at work in {folder}; wait for its end, or choose another folder")
         (folder / "campaign.toml").write_text(to_toml(campaign), encoding="utf-8")
-        ledger = Ledger(folder, tasks(campaign))
-        with Board(campaign.processes) as board:
-            complete = run(ledger, Processes(folder, campaign.processes, campaign.threads), board.show)
-    say(headline(ledger, campaign.processes))
+        ledger, executor = Ledger(folder, tasks(campaign)), _executor(campaign, folder, ray_address)
+        places = executor.places
+        with Board(places) as board:
+            complete = run(ledger, executor, board.show)
+    say(headline(ledger, places))
     for name in ledger.named("failed"):
         say(f"{name} failed: {last_line(folder / f'{name}.log')} (all of it in {folder / name}.log)")
     for task in ledger.tasks:
@@ -31,6 +37,14 @@ def conduct(campaign: Campaign, folder: Path, say: Callable[[str], None] = print
         if missing:
             say(f"{task.name} is blocked by {', '.join(missing)}")
     return complete
+
+
+def _executor(campaign: Campaign, folder: Path, ray_address: str | None) -> Executor:
+    if ray_address is None:
+        return Processes(folder, campaign.processes, campaign.threads)
+    from macop_aht.campaign.cluster import RayNodes
+
+    return RayNodes(folder, campaign.threads, ray_address)
 
 
 def last_line(log: Path) -> str:

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -22,26 +23,16 @@ class Processes:
 
     def __init__(self, folder: Path, places: int = 2, threads: int = 1) -> None:
         self.places = places
-        self._folder = folder
+        self._folder, self._threads = folder, threads
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._waiting: dict[str, list[str]] = {}  # for a process of an earlier campaign
-        code = [str(Path(macop_aht.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(code), "OMP_NUM_THREADS": str(threads)}
 
     def begin(self, name: str, command: list[str]) -> None:
-        log = self._folder / f"{name}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "ab") as file:
-            if not lock(file):
-                self._waiting[name] = command
-                return
-            command = going_on(self._folder / name, command)
-            file.write(f"$ macop {shlex.join(command)}\n".encode())
-            file.flush()
-            words = [sys.executable, "-m", "macop_aht", *command]
-            self._running[name] = subprocess.Popen(
-                words, cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file
-            )
+        process = start(self._folder, name, command, self._threads)
+        if process is None:
+            self._waiting[name] = command
+        else:
+            self._running[name] = process
 
     def ended(self) -> dict[str, int]:
         for name in list(self._waiting):
@@ -60,8 +51,42 @@ class Processes:
         self._running.clear()
 
 
+def start(
+    folder: Path, name: str, command: list[str], threads: int, beforehand: Callable[[], None] | None = None
+) -> subprocess.Popen[bytes] | None:
+    """A task as a process of this machine; None where another process is at it. `beforehand` is called in the new process."""
+    log = folder / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as file:
+        if not lock(file):
+            return None
+        command = going_on(folder / name, command)
+        file.write(f"$ macop {shlex.join(command)}\n".encode())
+        file.flush()
+        return subprocess.Popen(
+            [sys.executable, "-m", "macop_aht", *command],
+            cwd=folder,
+            env=environment(threads),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            preexec_fn=beforehand,
+        )
+
+
+def environment(threads: int) -> dict[str, str]:
+    """In which the package is the one that runs here."""
+    code = [str(Path(macop_aht.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(code), "OMP_NUM_THREADS": str(threads)}
+
+
 def going_on(run: Path, command: list[str]) -> list[str]:
-    """A command that trains, made to go on with what the run's folder holds; what was killed before it began leaves nothing."""
+    """A command that trains, made to go on with what the run's folder holds; what was killed before it began leaves nothing.
+
+    A sequence takes no time and is made anew.
+    """
+    if command[0] == "sequence":
+        shutil.rmtree(run, ignore_errors=True)
     if command[0] != "train":
         return command
     if (run / "run.toml").exists():

@@ -18,7 +18,10 @@ POLL = 0.2  # seconds between two looks
 class Executor(Protocol):
     """Where tasks are run: in processes of this machine, or elsewhere."""
 
-    places: int  # tasks at a time
+    @property
+    def places(self) -> int:
+        """Tasks at a time."""
+        ...
 
     def begin(self, name: str, command: list[str]) -> None:
         """Begin a task; it has the words of its command behind `macop`, to be run in the campaign's folder."""

@@ -36,7 +36,7 @@ class Game:
         name = scenario if isinstance(scenario, str) else getattr(scenario, "name", "")
         self.population = Population(resolve(teammate, self.world, name), self.batch, episodes_per_teammate)
         self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
-        self.observation_space, self.action_space = _spaces(self.world)
+        self.observation_space, self.action_space = spaces_of(self.world)
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray) -> None:
         """Environment by environment: `seeds` for those in `rows`, (B,) bool."""
@@ -78,7 +78,7 @@ def checked_seed(seed: Any) -> int:
     return int(seed)
 
 
-def _spaces(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:
+def spaces_of(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:
     """One controllable agent: its own spaces. Several: their observations in a row, and one action each."""
     low, high = (np.tile(bound, world.controllable) for bound in world.bounds)
     observation = spaces.Box(low, high, dtype=np.float32)

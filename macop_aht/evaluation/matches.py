@@ -131,6 +131,35 @@ def _play_batch(
     return returns, lengths, deeds
 
 
+def among_themselves(
+    world: World,
+    groups: Sequence[Policy],
+    episodes: int,
+    seed: int,
+    watch: Callable[[Batch, np.ndarray, np.ndarray], None],
+) -> np.ndarray:
+    """Every group in all places, in `episodes` environments each, group by group; gives the returns (G,episodes).
+
+    `watch` is shown the batch at every step, what all are about to do (B,N), and which episodes are still running (B,) bool.
+    """
+    size, who = len(groups) * episodes, np.repeat(np.arange(len(groups)), episodes)
+    seeds = np.concatenate([episode_seeds(seed, group.name, 0, episodes) for group in groups])
+    batch, everybody, keys = Batch(world, size), np.arange(world.n_agents), streams.keys(seeds, streams.TEAMMATE)
+    batch.seed([int(own) for own in seeds])
+    batch.reset()
+    seats = [_PolicySeats(group, np.flatnonzero(who == g), everybody, keys) for g, group in enumerate(groups)]
+    action, running = np.zeros((size, world.n_agents), dtype=np.int64), np.ones(size, dtype=np.bool_)
+    returns = np.zeros(size)
+    while running.any():
+        for seat in seats:
+            seat.act(batch, action, running)
+        watch(batch, action, running)
+        batch.step(action)
+        returns += np.where(running, batch.reward, 0.0)
+        running &= ~(batch.terminated | batch.truncated)
+    return returns.reshape(len(groups), episodes)
+
+
 class Player(Protocol):
     """Who decides for our agents in many teams at once, and is told how it went, such as a `deploy.runtime.EgoAgent`."""
 

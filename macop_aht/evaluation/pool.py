@@ -19,7 +19,7 @@ from macop_aht.evaluation.bundles import SELECTION
 from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
-from macop_aht.methods.origins import ego_of, groups_of, require_end
+from macop_aht.methods.origins import ego_of, groups_of, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -33,24 +33,34 @@ class Entrant:
     """A finished run, as it enters the evaluation."""
 
     run: MethodRun
-    origin: tuple[str, int]  # method and seed of the run whose groups it has learnt with
+    name: str  # of its method, or of a variation of that
+    origin: tuple[str, int]  # name and seed of the run whose groups it has learnt with
     ego: Ego
     groups: dict[str, Stack]  # that it has generated
 
     @staticmethod
-    def load(folder: Path, device: str = "auto") -> Entrant:
+    def load(folder: Path, device: str = "auto", by_folder: bool = False) -> Entrant:
+        """`by_folder`: a run is called by the folder that it is in, as NAME in NAME/0; else by its method."""
         require_end(folder)
         run = read_run(folder)
-        setup, lender = setup_of(run, device), run
-        if METHODS[run.method].groups_from:
-            lender = read_run(Path(run.config.groups))
-        return Entrant(run, (lender.method, lender.seed), ego_of(folder, setup), groups_of(folder, setup))
+        setup = setup_of(run, device)
+        lender = Path(run.config.groups) if METHODS[run.method].groups_from else folder
+        if method_of(lender) == "sequence":
+            raise ValueError(
+                f"the ego in {folder} has learnt with a sequence, and has met groups of all runs; leave it out"
+            )
+        origin = (_name(lender, by_folder), read_run(lender).seed)
+        return Entrant(run, _name(folder, by_folder), origin, ego_of(folder, setup), groups_of(folder, setup))
 
-    def tier(self, method: str, seed: int) -> str:
+    def tier(self, name: str, seed: int) -> str:
         """What a group of that run is to its ego."""
-        if (method, seed) == self.origin:
+        if (name, seed) == self.origin:
             return "seen"
-        return "unseen" if method == self.origin[0] else "unseen generator"
+        return "unseen" if name == self.origin[0] else "unseen generator"
+
+
+def _name(folder: Path, by_folder: bool) -> str:
+    return folder.resolve().parent.name if by_folder else read_run(folder).method
 
 
 class Pool:
@@ -58,8 +68,8 @@ class Pool:
 
     def __init__(self, world: World, entrants: Sequence[Entrant], device: torch.device, seed: int = 0) -> None:
         self.world, self.device, self.seed = world, device, seed
-        self.origins = [(one.run.method, one.run.seed) for one in entrants for _ in one.groups]
-        self.names = [f"{one.run.method}/{one.run.seed}/{name}" for one in entrants for name in one.groups]
+        self.origins = [(one.name, one.run.seed) for one in entrants for _ in one.groups]
+        self.names = [f"{one.name}/{one.run.seed}/{name}" for one in entrants for name in one.groups]
         self._groups = [group for one in entrants for group in one.groups.values()]
         if not self._groups:
             raise ValueError("none of these runs has generated groups; add one of macop, macop+, fcp, trajedi or lipo")
@@ -115,7 +125,7 @@ def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
 
     def rows(stage: str, returns: np.ndarray, lengths: np.ndarray) -> list[Row]:
         return [
-            Row(run.method, run.seed, run.scenario, name, tier, stage, e, float(result), int(length))
+            Row(entrant.name, run.seed, run.scenario, name, tier, stage, e, float(result), int(length))
             for name, tier, own, long in zip(pool.names, tiers, returns, lengths, strict=True)
             for e, (result, length) in enumerate(zip(own, long, strict=True))
         ]
@@ -136,9 +146,10 @@ def evaluate(
     device: str = "auto",
     seed: int = 0,
     say: Callable[[str], None] = print,
+    by_folder: bool = False,
 ) -> None:
     """Write the rows of all runs, which must be finished and of one scenario; the file is whole or not there."""
-    entrants = [Entrant.load(folder, device) for folder in folders]
+    entrants = [Entrant.load(folder, device, by_folder) for folder in folders]
     scenarios = sorted({entrant.run.scenario for entrant in entrants})
     if len(scenarios) != 1:
         raise ValueError(f"these runs are of {', '.join(scenarios)}; a pool is of one scenario")
@@ -148,7 +159,7 @@ def evaluate(
     for entrant in entrants:
         own = rows_of(entrant, pool, episodes)
         mean = np.mean([row.result for row in own if row.stage == "test"])
-        say(f"{entrant.run.method}, seed {entrant.run.seed}: {mean:.2f} on average")
+        say(f"{entrant.name}, seed {entrant.run.seed}: {mean:.2f} on average")
         rows += own
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_suffix(".unfinished")

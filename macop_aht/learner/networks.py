@@ -75,17 +75,17 @@ class Backbone(nn.Module):
         self.gru_input = Linear(population, hidden, 3 * hidden, generator)
         self.gru_hidden = Linear(population, hidden, 3 * hidden, generator)
 
-    def _gates(self, inputs: Tensor) -> Tensor:
+    def gates(self, inputs: Tensor) -> Tensor:
         """The encoder and the input's half of the GRU's gates: (P,R,in) -> (P,R,3H)."""
         return self.gru_input(torch.relu(self.encoder2(torch.relu(self.encoder1(inputs)))))
 
     def step(self, inputs: Tensor, memory: Tensor) -> Tensor:
         """One step: (P,R,in) (P,R,H) -> memory (P,R,H)."""
-        return cell(self._gates(inputs), self.gru_hidden(memory), memory)
+        return cell(self.gates(inputs), self.gru_hidden(memory), memory)
 
     def forward(self, inputs: Tensor, counts: Sequence[int]) -> Tensor:
         """Whole sequences in packed form, from zero memory: (P,M,in) -> (P,M,H)."""
-        return packed_gru(self._gates(inputs), self.gru_hidden.weight, self.gru_hidden.bias, counts)
+        return packed_gru(self.gates(inputs), self.gru_hidden.weight, self.gru_hidden.bias, counts)
 
 
 class Heads(nn.Module):

@@ -279,12 +279,21 @@ def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned
 def _continual_learning(
     setup: Setup[MacopConfig], iteration: int, k: int, before: Learned, population: Population
 ) -> Learned:
-    """The box of that name: a fresh head is trained with group k, and kept if it is better than every old one."""
-    config, seed = setup.config, setup.phase_seed(iteration, 2 + k)
-    ego, name, group = copy.deepcopy(before.ego), population.names[k], Stack.gather([(population.teams.net, k)])
+    """The box of that name, with group k."""
+    name, group = population.names[k], Stack.gather([(population.teams.net, k)])
+    path = (iteration, 2 + k)
+    return expand(setup, f"iteration {iteration}: ego with {name}", before, name, group, path)
+
+
+def expand(
+    setup: Setup[MacopConfig], phase: str, before: Learned, name: str, group: Stack, path: tuple[int, ...]
+) -> Learned:
+    """A fresh head is trained with a group, and kept if it is better than every old one; `path` is that of the phase's seed."""
+    config, seed = setup.config, setup.phase_seed(*path)
+    ego = copy.deepcopy(before.ego)
     snapshots, memory = snapshots_of(setup, before.memory), before.memory
-    ego.add_head(learn_to_join(setup, f"iteration {iteration}: ego with {name}", ego, snapshots, group, seed))
-    *old, new = cross_returns(setup, ego, group, setup.phase_seed(iteration, 2 + k, 1))[:, 0].tolist()
+    ego.add_head(learn_to_join(setup, phase, ego, snapshots, group, seed))
+    *old, new = cross_returns(setup, ego, group, setup.phase_seed(*path, 1))[:, 0].tolist()
     kept = expands(new, old, config.expansion_threshold, config.expansion_rule)
     if kept:
         memory = with_snapshot(memory, ego.backbone)

@@ -31,11 +31,15 @@ def check(folder: str, scenario: str, allowed: Sequence[str]) -> None:
     stored = Path(folder) / "run.toml"
     if not stored.exists():
         raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it; --groups takes {wanted}")
-    found = tomllib.loads(stored.read_text(encoding="utf-8"))
-    method = found.get("method", "selfplay")
+    found, method = tomllib.loads(stored.read_text(encoding="utf-8")), method_of(Path(folder))
     if found["scenario"] != scenario or method not in allowed:
         raise ValueError(f"the run in {folder} is of {found['scenario']} by {method}; --groups takes {wanted}")
     require_end(Path(folder))
+
+
+def method_of(folder: Path) -> str:
+    """The method of a run, by its settings; that of a sequence of groups is `sequence`."""
+    return tomllib.loads((folder / "run.toml").read_text(encoding="utf-8")).get("method", "selfplay")
 
 
 def require_end(folder: Path) -> None:
@@ -104,7 +108,7 @@ class Groups:
 def borrow(setup: Setup[Borrower]) -> Groups:
     """The groups of the run that the settings name."""
     folder = Path(setup.config.groups)
-    found = groups_of(folder, setup)
+    found = groups_met(folder, setup)
     names, net = list(found), Stack.gather([(group, 0) for group in found.values()])
     order = lessons(folder)
     returns = self_play_returns(setup, net, setup.phase_seed(0, 1))

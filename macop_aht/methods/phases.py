@@ -287,12 +287,14 @@ def self_play_returns(setup: Setup[Settings], net: Stack, seed: int) -> list[flo
     return returns.reshape(net.population, episodes).mean(axis=1).tolist()
 
 
-def cross_returns(setup: Setup[Settings], egos: Ego | Stack, groups: Stack, seed: int) -> np.ndarray:
+def cross_returns(
+    setup: Setup[Settings], egos: Ego | Stack, groups: Stack, seed: int, episodes: int | None = None
+) -> np.ndarray:
     """The greedy return of every head of an ego, or every member of a stack, in the ego's seats with every group: (K,P).
 
-    All play in the same worlds, so that what is compared differs by who plays.
+    All play in the same worlds, so that what is compared differs by who plays. Without `episodes`, as many as the settings say.
     """
-    episodes, members = setup.config.test_episodes, egos.heads.population
+    episodes, members = episodes or setup.config.test_episodes, egos.heads.population
     pairs = np.array([(ego, group) for ego in range(members) for group in range(groups.population)])
     seating = Seating.cross_play(egos, groups, pairs, episodes, setup.world.controllable)
     returns = greedy_returns(setup.world, seating, 1, seed, setup.device, alike=episodes)

@@ -21,9 +21,12 @@ from macop_aht.methods import (
     ewc,
     fcp,
     finetune,
+    fresh,
     lipo,
     macop,
+    multi_head,
     origins,
+    ppo,
     presets,
     random_head,
     single_head,
@@ -52,10 +55,12 @@ class Method(NamedTuple):
     steps: Callable[[Any], int]  # of a run with these settings, at most
     groups_from: tuple[str, ...] = ()  # the methods whose groups it learns with, where it makes none itself
     fixed: Mapping[str, Any] = {}  # settings that make it what it is
+    compared: bool = True  # whether a campaign that names no methods has it
 
 
 MACOPS, POPULATIONS = ("macop", "macop+"), ("fcp", "trajedi", "lipo")
-ANY = (*MACOPS, *POPULATIONS)
+GENERATORS = (*MACOPS, *POPULATIONS)
+ANY = (*GENERATORS, "sequence")
 METHODS = {
     "macop": Method(
         "groups that the ego cannot join, until there are none; a head for each that needs one",
@@ -95,6 +100,18 @@ METHODS = {
     "clear": Method(
         "one head, with group after group, the earlier ones rehearsed",
         clear.ClearConfig, clear.beside, clear.train, continual.steps, groups_from=ANY,
+    ),
+    "ppo": Method(
+        "Stable-Baselines3's PPO with all groups of another run",
+        ppo.PpoConfig, ppo.beside, ppo.train, ppo.steps, groups_from=GENERATORS,
+    ),
+    "multi-head": Method(
+        "Macop's ego alone, with group after group, a head for each that needs one",
+        multi_head.MultiHeadConfig, multi_head.beside, multi_head.train, multi_head.steps, groups_from=ANY, compared=False,
+    ),
+    "fresh": Method(
+        "one head, begun anew with every group",
+        finetune.FinetuneConfig, finetune.beside, fresh.train, continual.steps, groups_from=ANY, compared=False,
     ),
 }  # fmt: skip
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from macop_aht.campaign.plan import Campaign, read
 from macop_aht.evaluation.matches import Row, read_rows
 
@@ -53,6 +55,11 @@ def without(wanted: Iterable[tuple[str, str, int]], found: Iterable[tuple[str, s
         f"{scenario}/{method}/{seed}" for scenario, method, seed in wanted if (scenario, method, seed) not in there
     ]
     return f"**Partial; missing are the runs** {', '.join(missing)}." if missing else ""
+
+
+def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Over seeds; the standard deviation is of a sample, and None where there is one."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def paper() -> dict[str, Any]:

@@ -60,17 +60,22 @@ def by_seed(pairs: Pairings, balanced: bool = False) -> list[float]:
     return [float(np.mean([np.mean(own) for own in generators.values()])) for generators in found.values()]
 
 
-def cells(returns: Mapping[str, Sequence[float]]) -> dict[str, Cell]:
-    """A scenario's column, from every method's mean return by seed. Without Finetune, nothing is scaled."""
-    anchor = float(np.mean(returns[ANCHOR])) if ANCHOR in returns else 1.0
+def cells(returns: Mapping[str, Sequence[float]], anchor_name: str = ANCHOR) -> dict[str, Cell]:
+    """A scenario's column, from every method's mean return by seed. Without the one that is scaled to, nothing is scaled."""
+    anchor = float(np.mean(returns[anchor_name])) if anchor_name in returns else 1.0
     found = {}
     for method, own in returns.items():
         rival = returns.get(RIVAL, ()) if method != RIVAL else ()
         p, mean = rank_sum(own, rival), float(np.mean(own))
-        std = float(np.std(own, ddof=1)) / anchor if len(own) > 1 else None
+        std = _over(float(np.std(own, ddof=1)), anchor) if len(own) > 1 else None
         symbol = _symbol(p, mean, float(np.mean(rival))) if len(rival) else ""
-        found[method] = Cell(mean / anchor, std, mean, len(own), symbol, p)
+        found[method] = Cell(_over(mean, anchor), std, mean, len(own), symbol, p)
     return found
+
+
+def _over(value: float, anchor: float) -> float:
+    """Where the one that is scaled to gets nothing, there is no figure."""
+    return value / anchor if anchor else float("nan")
 
 
 def _symbol(p: float | None, own: float, rival: float) -> str:

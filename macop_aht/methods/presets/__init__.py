@@ -23,12 +23,12 @@ def table(name: str, scenario: str) -> dict[str, Any]:
     strangers = set(values) - {"all", *SCENARIOS}
     if strangers:
         raise ConfigError(f"{name}.toml has tables {sorted(strangers)}; allowed are all and the scenarios' names")
-    return _merged(values.get("all", {}), values.get(scenario, {}))
+    return merged(values.get("all", {}), values.get(scenario, {}))
 
 
-def _merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """The tables one over the other, inner tables too."""
-    nested = {name: _merged(base.get(name, {}), value) for name, value in change.items() if isinstance(value, dict)}
+    nested = {name: merged(base.get(name, {}), value) for name, value in change.items() if isinstance(value, dict)}
     return base | change | nested
 
 

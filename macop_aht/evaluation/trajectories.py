@@ -1,0 +1,163 @@
+"""Features of self-play trajectories, by the paper's trajectory encoder: which groups behave alike.
+
+encoder   a transformer over the steps (state, joint action) that gives 10 numbers for each; their mean is the trajectory's
+          feature
+decoder   a GRU that is given the feature and the state at every step, and predicts the joint action
+
+Both learn by the negative log-likelihood of the actions. The paper gives the sizes of the feature and of the training; widths,
+layers and attention heads are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from macop_aht.config import at_least, setting, within
+from macop_aht.evaluation.matches import among_themselves
+from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates.protocol import Policy
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The paper's numbers, and our sizes."""
+
+    feature: int = setting(10, "numbers that a trajectory becomes")
+    epochs: int = setting(50, "times that every trajectory is learnt from")
+    batch: int = setting(32, "trajectories per update")
+    learning_rate: float = setting(1e-4, "of Adam")
+    width: int = setting(64, "of the transformer and of the GRU")
+    layers: int = setting(2, "of the transformer")
+    attention: int = setting(4, "heads of its attention")
+    held_out: float = setting(0.2, "share of the trajectories that it does not learn from, for the curve beside")
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "feature", "epochs", "batch", "width", "layers", "attention")
+        within(self, 0, 0.9, "held_out")
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """E episodes of self-play, padded to the longest."""
+
+    state: Tensor  # (E,T,S)
+    action: Tensor  # (E,T,N)
+    real: Tensor  # (E,T) bool
+    group: np.ndarray  # (E,)
+    actions: int  # A
+
+    def __getitem__(self, index: np.ndarray) -> Trajectories:
+        at = torch.from_numpy(index)
+        return Trajectories(self.state[at], self.action[at], self.real[at], self.group[index], self.actions)
+
+
+def record(world: World, groups: Sequence[Policy], episodes: int, seed: int = 0) -> Trajectories:
+    """Greedy self-play of every group. States are scaled to mean 0 and deviation 1 over all steps."""
+    states, actions, real = [], [], []
+
+    def watch(batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
+        states.append(batch.global_state())
+        actions.append(action.copy())
+        real.append(running.copy())
+
+    among_themselves(world, groups, episodes, seed, watch)
+    state, taken, there = np.stack(states, axis=1), np.stack(actions, axis=1), np.stack(real, axis=1)
+    own = state[there]
+    state = (state - own.mean(axis=0)) / np.maximum(own.std(axis=0), 1e-6) * there[:, :, None]
+    group = np.repeat(np.arange(len(groups)), episodes)
+    parts = (torch.from_numpy(state.astype(np.float32)), torch.from_numpy(taken), torch.from_numpy(there))
+    return Trajectories(*parts, group, len(world.actions))
+
+
+def positions(steps: int, width: int) -> Tensor:
+    """Sines and cosines of every step, by which a transformer knows when it was: (T,width)."""
+    frequency = torch.exp(-np.log(1e4) * torch.arange(0, width, 2) / width)
+    angle = torch.arange(steps).unsqueeze(1) * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)[:, :width]
+
+
+class Autoencoder(nn.Module):
+    """Encoder and decoder for states (S,) of N agents with A actions."""
+
+    def __init__(self, states: int, agents: int, actions: int, config: EncoderConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.enter = nn.Linear(states + agents * actions, width)
+        layer = nn.TransformerEncoderLayer(width, config.attention, 4 * width, dropout=0.0, batch_first=True)
+        self.transformer = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
+        self.leave = nn.Linear(width, config.feature)
+        self.decoder = nn.GRU(states + config.feature, width, batch_first=True)
+        self.predict = nn.Linear(width, agents * actions)
+
+    def encode(self, told: Trajectories) -> Tensor:
+        """The mean of the embeddings of all steps: (E,F)."""
+        acted = nn.functional.one_hot(told.action, told.actions).flatten(2).float()  # (E,T,N*A)
+        steps = self.enter(torch.cat([told.state, acted], dim=2))
+        steps = self.transformer(steps + positions(*steps.shape[1:]), src_key_padding_mask=~told.real)
+        real = told.real.unsqueeze(2)
+        return (self.leave(steps) * real).sum(dim=1) / real.sum(dim=1)
+
+    def loss(self, told: Trajectories) -> Tensor:
+        """The negative log-likelihood of an agent's action, on average over steps and agents: ()."""
+        feature = self.encode(told).unsqueeze(1).expand(-1, told.state.shape[1], -1)
+        hidden, _ = self.decoder(torch.cat([told.state, feature], dim=2))
+        logits = self.predict(hidden).unflatten(2, (told.action.shape[2], told.actions))  # (E,T,N,A)
+        return nn.functional.cross_entropy(logits[told.real].flatten(0, 1), told.action[told.real].flatten())
+
+
+def train(told: Trajectories, config: EncoderConfig, seed: int = 0) -> tuple[Autoencoder, np.ndarray]:
+    """The trained networks, and the loss after every epoch with the trajectories learnt from and the held-out: (epochs,2)."""
+    rng, count = np.random.default_rng(seed), len(told.group)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = Autoencoder(told.state.shape[2], told.action.shape[2], told.actions, config)
+    optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+    shuffled = rng.permutation(count)
+    held, learnt = np.split(shuffled, [int(config.held_out * count)])
+    curve = []
+    for _ in range(config.epochs):
+        order = rng.permutation(learnt)
+        losses = [
+            _update(network, optimiser, told[order[k : k + config.batch]]) for k in range(0, len(order), config.batch)
+        ]
+        with torch.no_grad():
+            beside = float(network.loss(told[held])) if len(held) else np.nan
+        curve.append((float(np.mean(losses)), beside))
+    return network, np.array(curve)
+
+
+def _update(network: Autoencoder, optimiser: torch.optim.Optimizer, batch: Trajectories) -> float:
+    loss = network.loss(batch)
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    return float(loss.detach())
+
+
+def features(network: Autoencoder, told: Trajectories) -> np.ndarray:
+    """Of every trajectory: (E,F)."""
+    with torch.no_grad():
+        return network.encode(told).numpy()
+
+
+def told_apart(points: np.ndarray, group: np.ndarray) -> float:
+    """How often a trajectory's nearest neighbour is of the same group; by chance, about one over the number of groups."""
+    distance = np.square(points[:, None] - points[None]).sum(axis=2)
+    np.fill_diagonal(distance, np.inf)
+    return float((group[distance.argmin(axis=1)] == group).mean())
+
+
+def project(points: np.ndarray, seed: int = 0) -> np.ndarray:
+    """t-SNE, in two dimensions: (E,F) -> (E,2)."""
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise ImportError("t-SNE needs scikit-learn: pip install 'macop-aht[report]'") from error
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)

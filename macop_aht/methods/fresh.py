@@ -1,0 +1,27 @@
+"""Fresh: an ego that is begun anew with every group, as if it had met no other. The paper's alpha-tilde of forward transfer.
+
+Its settings are Finetune's, whose ego goes on where the last group has left it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from macop_aht.learner.networks import set_weights, weights
+from macop_aht.methods import continual
+from macop_aht.methods.continual import Lesson
+from macop_aht.methods.finetune import FinetuneConfig
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.phases import Outcome, Setup, fresh_ego, whole
+
+
+def train(setup: Setup[FinetuneConfig], journal: Journal) -> Outcome:
+    """One group after the other."""
+    return continual.train(setup, journal, teach)
+
+
+def teach(setup: Setup[FinetuneConfig], lesson: Lesson) -> dict[str, Any]:
+    """L_com, from random weights; nothing is remembered."""
+    set_weights(lesson.net, weights(whole(fresh_ego(setup, 1, lesson.seed))))
+    continual.join(setup, lesson)
+    return {}

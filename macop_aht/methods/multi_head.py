@@ -1,0 +1,69 @@
+"""Multi Head: Macop's ego alone, with the groups of another run, one after the other; a head for each that needs one.
+
+What Macop does when it generates no groups itself: for comparing continual learners on one sequence of groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from macop_aht.config import at_least, setting
+from macop_aht.learner.networks import Ego
+from macop_aht.methods import macop
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.origins import Groups, borrow, lessons
+from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns, fresh_ego
+
+TRIALS = 4  # episodes per head and group in the testing phase
+
+
+@dataclass(frozen=True)
+class MultiHeadConfig:
+    """Whose groups, and Macop's settings, of which those of the ego count."""
+
+    groups: str = setting("", "folder of the finished run, or of the sequence, whose groups it learns with")
+    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    macop: MacopConfig = field(default_factory=MacopConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes")
+
+
+def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Outcome:
+    """One group after the other."""
+    groups = journal.phase("groups", Groups, borrow, setup)
+    learned = Learned(fresh_ego(setup, 0, setup.seed))
+    for k, name in enumerate(groups.order, start=1):
+        learned = journal.phase(f"ego-{k:03d}", Learned, _learn, setup, k, name, learned, groups)
+    return Outcome(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
+
+
+def _learn(setup: Setup[MultiHeadConfig], k: int, name: str, before: Learned, groups: Groups) -> Learned:
+    """The k-th group of the sequence; then a test with every group, whether met or not."""
+    phase = f"group {k} of {len(groups.order)}: ego with {name}"
+    as_macop = Setup(setup.world, setup.config.macop, setup.seed, setup.device, setup.watch)
+    learned = macop.expand(as_macop, phase, before, name, groups[name], (k,))
+    learned.decision["returns"] = tested_returns(setup, learned.ego, groups, k).tolist()
+    return learned
+
+
+def tested_returns(setup: Setup[MultiHeadConfig], ego: Ego, groups: Groups, k: int) -> np.ndarray:
+    """With every group, the return of the head that the testing phase chooses, in other episodes than its: (P,)."""
+    tried = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 2), TRIALS)
+    tested = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 3))
+    return tested[tried.argmax(axis=0), np.arange(len(groups.names))]
+
+
+def steps(config: MultiHeadConfig) -> int:
+    """Environment steps of a run; of a single group where the run that the groups are from is not there any more."""
+    folder = Path(config.groups)
+    return config.macop.ego_steps * (len(lessons(folder)) if folder.exists() else 1)
+
+
+def beside(ours: MacopConfig, papers: MacopConfig) -> MultiHeadConfig:
+    """The settings that go with Macop's."""
+    return MultiHeadConfig(test_episodes=ours.test_episodes, macop=macop.plain(ours, papers))
