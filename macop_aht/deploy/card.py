@@ -99,8 +99,7 @@ def card(manifest: Mapping[str, Any]) -> str:
         "",
         "## Heads and groups",
         "",
-        f"Mean return of {figures['episodes']} greedy episodes of every head with every group. What zero-shot expects of them is "
-        "the mean of this and of what they get where they take over in mid-episode; it is in the manifest.",
+        f"Mean return of {figures['episodes']} greedy episodes of every head with every group, played from the first step on.",
         "",
         f"| head | {' | '.join(groups)} |",
         f"|---|{'---|' * len(groups)}",

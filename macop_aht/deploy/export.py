@@ -77,14 +77,12 @@ class Recognition:
     """What the zero-shot selector is made of."""
 
     groups: list[str]  # their names in the run
-    returns: np.ndarray  # (K,G) of every head with every group
     weights: Mapping[str, np.ndarray]  # the recogniser's
     leak: float
-    caution: float
 
     def graph(self, world: World) -> Graph:
         sizes = (len(world.actions), world.n_agents, world.controllable)
-        return zero_shot(self.weights, self.returns, self.leak, self.caution, *sizes)
+        return zero_shot(self.weights, self.leak, *sizes)
 
     def about(self, world: World, content: bytes) -> dict[str, Any]:
         """For the manifest."""
@@ -94,8 +92,7 @@ class Recognition:
             "groups": self.groups,
             "belief": parts,  # how many numbers of each, one after the other
             "leak": self.leak,
-            "caution": self.caution,
-            "returns": self.returns.tolist(),
+            "returns": self.weights["returns"].T.tolist(),  # of every head with every group
             "golden": golden(content, belief_feed(world, sum(parts.values()), GOLDEN_ROWS)),
         }
 
@@ -229,12 +226,10 @@ def export(
     with torch.no_grad():
         check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
     with whole(folder) as place:
-        say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.episodes:,} episodes")
+        say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
         heads = cross_returns(setup, ego, groups, setup.phase_seed(3_000))
-        late = recogniser.returns_of_late_heads(world, ego, groups, config.test_episodes, setup.phase_seed(3_000, 1))
-        returns = (heads + late) / 2
-        trained = recogniser.train(world, ego, groups, returns, config, setup.phase_seed(3_001))
-        recognition = Recognition(list(named), returns, weights(trained), config.leak, config.caution)
+        trained = recogniser.train(world, ego, groups, heads, config, setup.phase_seed(3_001))
+        recognition = Recognition(list(named), weights(trained), config.leak)
         with torch.no_grad():
             check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
@@ -284,14 +279,20 @@ def check_parity(ego: Ego, content: bytes, world: World) -> None:
 
 
 def check_recogniser(trained: Recogniser, leak: float, content: bytes, world: World) -> None:
-    """Raise where a belief differs by more than PARITY from torch's."""
+    """Raise where a belief differs by more than PARITY from torch's, or the head is not one of the highest value."""
     import torch
 
     size = belief_size(trained.groups, world.controllable, trained.shape.hidden)
     feed = belief_feed(world, size, DECISIONS // world.controllable, seed=2)
     found = _run(content, feed)
-    expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)
+    values, *expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)
     for name, array in zip(("probability", "next_belief"), expected, strict=True):
         if not np.allclose(found[name], array.numpy(), rtol=PARITY, atol=PARITY):
             worst = float(np.abs(found[name] - array.numpy()).max())
             raise ValueError(f"{name} of {ZERO_SHOT} differs from torch by {worst:.1e}; nothing was written")
+    chosen = values.gather(1, torch.from_numpy(found["head"]).unsqueeze(1))[:, 0]
+    short = float((values.amax(dim=1) - chosen).max() / trained.scale)
+    if short > PARITY:
+        raise ValueError(
+            f"heads of {ZERO_SHOT} have less than torch's highest value, by {short:.1e}; nothing was written"
+        )
