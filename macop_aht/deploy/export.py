@@ -51,14 +51,10 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    memory = graphs.backbone(add, layer, "memory", "next_memory")
+    memory = graphs.lean_backbone(add, layer, "memory", "next_memory")
     rows = add("Relu", layer("heads.head1", memory))  # (N,K*H): the first layers of all heads are one
     each = add("Transpose", add("Reshape", rows, "by_head"), perm=[1, 0, 2])  # (K,N,H)
     add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
-    constants = {
-        **graphs.backbone_constants(actions, agents, hidden),
-        "by_head": np.array([0, count, hidden], dtype=np.int64),
-    }
     heads["heads.head1.weight"] = heads["heads.head1.weight"].transpose(1, 0, 2).reshape(hidden, -1)
     heads["heads.head1.bias"] = heads["heads.head1.bias"].reshape(-1)
     heads["heads.head2.bias"] = heads["heads.head2.bias"][:, None]  # (K,1,A)
@@ -69,7 +65,8 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
         Tensor("memory", np.float32, ("N", hidden)),
     ]
     outputs = [Tensor("q", np.float32, ("N", count, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
-    return Graph(add.nodes, inputs, outputs, {**trunk, **heads, **constants})
+    stored = {**graphs.lean_weights(trunk, actions, agents), **heads}
+    return Graph(add.nodes, inputs, outputs, {**stored, "by_head": np.array([0, count, hidden], dtype=np.int64)})
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def zero_shot(
     carried = add("Softmax", add("Where", first, add("Add", prior, evidence), prior), axis=-1)
     prior = add("Log", add("Add", add("Mul", carried, "kept"), "leaked"))
     memory = add("Reshape", add("Where", first, "zero", memory), "by_agent")  # (B,m,H)
-    memory = graphs.backbone(add, layer, memory)
+    memory = graphs.lean_backbone(add, layer, memory)
     said = add("ReduceMean", layer("namer", memory), axes=[1], keepdims=0)
     evidence = add("LogSoftmax", said, axis=-1)
     probability = add("Softmax", add("Add", prior, evidence), output="probability", axis=-1)
@@ -160,7 +160,6 @@ def zero_shot(
     add("ArgMax", value, output="head", axis=1, keepdims=0)
     add("Concat", prior, evidence, add("Reshape", memory, "flat"), output="next_belief", axis=-1)
     constants = {
-        **graphs.backbone_constants(actions, agents, hidden),
         "parts": np.array([groups, groups, own * hidden], dtype=np.int64),
         "by_agent": np.array([0, own, hidden], dtype=np.int64),
         "flat": np.array([0, own * hidden], dtype=np.int64),
@@ -181,7 +180,13 @@ def zero_shot(
         Tensor("probability", np.float32, ("B", groups)),
         Tensor("next_belief", np.float32, ("B", size)),
     ]
-    return Graph(add.nodes, inputs, outputs, {**stored, **constants}, {"selector": ZERO_SHOT})
+    return Graph(
+        add.nodes,
+        inputs,
+        outputs,
+        {**graphs.lean_weights(stored, actions, agents), **constants},
+        {"selector": ZERO_SHOT},
+    )
 
 
 def belief_size(groups: int, own: int, hidden: int) -> int:
