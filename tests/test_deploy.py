@@ -517,13 +517,22 @@ def test_export_from_a_run(tmp_path, capsys):
     run, out = tmp_path / "run", tmp_path / "bundle"
     small = ["--teammate-steps", "400", "--ego-steps", "200", "--max-iterations", "1", "--min-iterations", "1"]
     assert main(["train", "LBF4", "--preset", "demo", "--threads", "1", "--out", str(run), *small]) == 0
-    assert main(["export", str(run), "--out", str(out), "--steps", "5000", "--test-episodes", "4"]) == 0
+    assert (
+        main(["export", str(run), "--out", str(out), "--steps", "5000", "--test-episodes", "4", "--tier-episodes", "2"])
+        == 0
+    )
     assert EgoAgent.load(out).act(np.zeros(12), np.ones(5)).shape == ()
     assert EgoAgent.load(out, selector="zero-shot").act(np.zeros(12), np.ones(5)).shape == ()
     manifest, card = json.loads((out / "manifest.json").read_text()), (out / "card.md").read_text()
     for head, row in enumerate(manifest["figures"]["heads"]):
         assert f"| {head} | {' | '.join(f'{value:.2f}' for value in row)} |" in card
     assert f"calibration error {manifest['figures']['calibration']['error']:.3f}" in card
+    assert (out / "heads.png").stat().st_size > 1_000
+    assert "![returns](heads.png)" in card
+    for selector in ("zero-shot", "meta-test"):
+        tables = card.split(f"## With teammates of every tier: {selector}")[1].split("##")[0]
+        assert "| unseen generator | 17 | 34 |" in tables
+        assert "| scripted | " in tables
     assert "population = 4" in (out / "run.toml").read_text()
     assert main(["export", str(run), "--out", str(out)]) == 2
     assert "is not empty" in capsys.readouterr().err

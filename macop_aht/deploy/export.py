@@ -3,7 +3,7 @@
 agent.onnx       obs (N,D), last_action (N,), agent (N,), memory (N,H) -> q (N,K,A) of all heads, next_memory (N,H)
 selectors/*.onnx which head to play: see `selectors`
 manifest.json    sizes, names of every observation entry and action, versions, hashes, golden inputs and outputs
-card.md          what it was trained on, and how it does
+card.md          what it was trained on, and how it does; heads.png, the returns of heads and groups
 run.toml         as trained
 """
 
@@ -24,6 +24,7 @@ from macop_aht import __version__
 from macop_aht.deploy import card
 from macop_aht.deploy.runtime import ZERO_SHOT
 from macop_aht.deploy.selectors import SELECTORS, belief_size, zero_shot
+from macop_aht.evaluation import plots
 from macop_aht.onnx_format import OPSET, Builder, Graph, Tensor, write
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -215,6 +216,8 @@ def export(
     from macop_aht.methods.runs import read_run, setup_of
 
     config = config or recogniser.RecogniserConfig()
+    if config.plot:
+        plots.pyplot()  # where it is missing, that is told before the work
     run = read_run(run_folder)
     setup = setup_of(run, "cpu")
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
@@ -233,8 +236,11 @@ def export(
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
         mates = group_policies(run_folder)
         manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
+        tiers = card.tiers(place, manifest, config.tier_episodes) if config.tier_episodes else {}
         write_manifest(place, manifest)
-        (place / "card.md").write_text(card.card(manifest), encoding="utf-8")
+        if config.plot:
+            card.plot(manifest, place / card.PLOT)
+        (place / "card.md").write_text(card.card(manifest, tiers, config.plot), encoding="utf-8")
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:

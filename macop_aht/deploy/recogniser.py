@@ -42,17 +42,21 @@ CLIP = 1.0  # norm of a gradient
 class RecogniserConfig:
     """How long it learns, and how fast it forgets."""
 
-    steps: int = setting(1_000_000, "steps of the ego with its groups, for the recogniser to learn from")
+    steps: int = setting(2_000_000, "steps of the ego with its groups, for the recogniser to learn from")
     batch: int = setting(1_024, "steps in an update, about; episodes are whole")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
     noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
+    tier_episodes: int = setting(
+        32, "episodes with each teammate of the zoo's test and each script, for the card; 0: none"
+    )
+    plot: bool = setting(True, "whether the card has a figure; it needs matplotlib")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "batch", "test_episodes")
-        at_least(self, 0, "lr", "switches")
+        at_least(self, 0, "lr", "switches", "tier_episodes")
         within(self, 0, 1, "leak", "noise")
 
 
