@@ -159,7 +159,7 @@ def zero_shot(
     value = add("Add", add("MatMul", probability, "returns"), correction)
     add("ArgMax", value, output="head", axis=1, keepdims=0)
     add("Concat", prior, evidence, add("Reshape", memory, "flat"), output="next_belief", axis=-1)
-    constants = {
+    constants: dict[str, np.ndarray] = {
         "parts": np.array([groups, groups, own * hidden], dtype=np.int64),
         "by_agent": np.array([0, own, hidden], dtype=np.int64),
         "flat": np.array([0, own * hidden], dtype=np.int64),
