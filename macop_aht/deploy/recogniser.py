@@ -42,7 +42,7 @@ CLIP = 1.0  # norm of a gradient
 class RecogniserConfig:
     """How long it learns, and how fast it forgets."""
 
-    steps: int = setting(1_000_000, "steps of the ego with its groups, for the recogniser to learn from")
+    steps: int = setting(1_500_000, "steps of the ego with its groups, for the recogniser to learn from")
     batch: int = setting(1_024, "steps in an update, about; episodes are whole")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
