@@ -35,18 +35,19 @@ from macop_aht.scenarios.spec import World
 
 MANY = 256  # teams in one call
 TURNS = (25, 1)  # decisions of one before it is the next one's turn: with warm caches, and with cold ones
-LEAK, CAUTION = 0.02, 0.5
+LEAK = 0.05
 
 
 class TorchAgent:
     """The modules in torch for some teams; it remembers, and checks nothing."""
 
-    def __init__(self, ego: Ego, recogniser: Recogniser | None, returns: np.ndarray, teams: int, own: int) -> None:
-        self.ego, self.recogniser, self.returns = ego, recogniser, torch.from_numpy(returns.T.astype(np.float32))
+    def __init__(self, ego: Ego, recogniser: Recogniser | None, teams: int, own: int) -> None:
+        self.ego, self.recogniser = ego, recogniser
         self.shape, self.place = (teams, own), torch.arange(teams * own)
         self.agent = torch.arange(own).repeat(teams)
         self.head = torch.zeros(teams, dtype=torch.int64)
-        self.belief = torch.zeros(teams, belief_size(len(self.returns), own, ego.shape.hidden))
+        groups = recogniser.groups if recogniser else 0
+        self.belief = torch.zeros(teams, belief_size(groups, own, ego.shape.hidden))
         self.memory = torch.zeros(1, teams * own, ego.shape.hidden)
         self.last = torch.full((teams * own,), -1)
 
@@ -56,8 +57,8 @@ class TorchAgent:
         seen = torch.from_numpy(obs)
         if self.recogniser:
             last, agent = self.last.view(self.shape), self.agent.view(self.shape)
-            probability, self.belief = self.recogniser.step(seen, last, agent, self.belief, LEAK)
-            self.head = (probability ** (1 - CAUTION) @ self.returns).argmax(dim=-1)
+            value, _, self.belief = self.recogniser.step(seen, last, agent, self.belief, LEAK)
+            self.head = value.argmax(dim=-1)
         inputs = encode(self.ego.shape, seen.flatten(0, 1), self.last, self.agent).unsqueeze(0)
         q, self.memory = self.ego.step(inputs, self.memory)
         own = q[self.head.repeat_interleave(self.shape[1]), self.place]
@@ -65,17 +66,15 @@ class TorchAgent:
         return self.last.numpy()
 
 
-def decisions(
-    world: World, ego: Ego, recogniser: Recogniser, returns: np.ndarray, folder: Path, teams: int
-) -> list[Callable[[], object]]:
+def decisions(world: World, ego: Ego, recogniser: Recogniser, folder: Path, teams: int) -> list[Callable[[], object]]:
     """Torch and the bundle, both with a head that is given, then both with zero-shot, all on the same input."""
     rng, own = np.random.default_rng(0), world.controllable
     obs = rng.random((teams, own, len(world.observations)), dtype=np.float32)
     mask = np.ones((teams, own, len(world.actions)), dtype=np.int8)
     agents: list[Any] = [
-        TorchAgent(ego, None, returns, teams, own),
+        TorchAgent(ego, None, teams, own),
         EgoAgent.load(folder, teams=teams),
-        TorchAgent(ego, recogniser, returns, teams, own),
+        TorchAgent(ego, recogniser, teams, own),
         EgoAgent.load(folder, selector="zero-shot", teams=teams),
     ]
     return [partial(agent.act, obs, mask) for agent in agents]
@@ -100,8 +99,8 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     ego = Ego(Shape.of(world), heads, generator)
-    recogniser, returns = Recogniser(ego.shape, groups, generator), np.random.default_rng(0).random((heads, groups))
-    recognition = Recognition([str(k) for k in range(groups)], returns, weights(recogniser), LEAK, CAUTION)
+    recogniser = Recogniser(ego.shape, np.random.default_rng(0).random((heads, groups)), generator)
+    recognition = Recognition([str(k) for k in range(groups)], weights(recogniser), LEAK)
     lines = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "bundle"
@@ -109,7 +108,7 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
             folder, weights(ego), world, {"scenario": scenario, "method": "none", "seed": 0}, None, recognition
         )
         for teams, turn in product((1, MANY), TURNS):
-            contestants = decisions(world, ego, recogniser, returns, folder, teams)
+            contestants = decisions(world, ego, recogniser, folder, teams)
             plain, ours, plain_told, told = microseconds(contestants, max(rounds // (1 + teams // 16), 50), turn)
             lines.append(
                 f"| {scenario} | {teams} | {turn} | {plain:.0f} | {ours:.0f} | {plain / ours:.1f} "

@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from macop_aht import zoo
 from macop_aht.deploy.runtime import META_EPISODES, ZERO_SHOT, EgoAgent
+from macop_aht.evaluation import plots
+from macop_aht.evaluation.bundles import Bundle
+from macop_aht.evaluation.evaluate import Agent, evaluate, table
 from macop_aht.evaluation.matches import sessions
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.protocol import Policy
 
+PLOT = "heads.png"
 SESSION = 4  # episodes of zero-shot with the same teammate
 BINS = 10  # of belief, in which it is compared with how often it was right
 
@@ -73,8 +78,29 @@ def calibration(sure: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     return {"error": error, "right": float(right.mean()), "bins": bins}
 
 
-def card(manifest: Mapping[str, Any]) -> str:
-    """The bundle in words and tables: everything in it is from the manifest."""
+def tiers(folder: Path, manifest: Mapping[str, Any], episodes: int) -> dict[str, str]:
+    """What `macop evaluate` says of the bundle in a folder, by selector: with the zoo's seen and test groups, and the scripts."""
+    scenario, tables = manifest["scenario"], {}
+    for selector in (ZERO_SHOT, "meta-test"):
+        bundle = Bundle(folder, selector)
+        cards = zoo.cards(scenario).values()
+        met = [f"zoo:{card.name}" for card in cards if card.config_hash == bundle.run_hash]
+        mates = [*met, *(["zoo:test"] if any(card.split == "test" for card in cards) else []), "scripted"]
+        tables[selector] = table(evaluate(Agent(folder.name, bundle, manifest["seed"]), scenario, mates, episodes))
+    return tables
+
+
+def plot(manifest: Mapping[str, Any], path: Path) -> None:
+    """The returns of every head with every group, and below them zero-shot's in the first episode and later."""
+    figures = manifest["figures"]
+    rows = {f"head {head}": row for head, row in enumerate(figures["heads"])}
+    rows |= {"zero-shot, first": figures["zero_shot_first"], "zero-shot, later": figures["zero_shot_later"]}
+    title = f"{manifest['method']} on {manifest['scenario']}: return with every group"
+    plots.heat_map(np.array(list(rows.values())), list(rows), manifest["zero_shot"]["groups"], title, path)
+
+
+def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, plotted: bool = False) -> str:
+    """The bundle in words and tables: everything in it is from the manifest, but for what `tiers` gives."""
     described, figures = manifest["zero_shot"], manifest["figures"]
     groups, calibrated = described["groups"], figures["calibration"]
     means = {name: np.mean(figures[name]) for name in ("best_head", "zero_shot_first", "zero_shot_later", "meta_test")}
@@ -99,13 +125,16 @@ def card(manifest: Mapping[str, Any]) -> str:
         "",
         "## Heads and groups",
         "",
-        f"Mean return of {figures['episodes']} greedy episodes of every head with every group. What zero-shot expects of them is "
-        "the mean of this and of what they get where they take over in mid-episode; it is in the manifest.",
+        f"Mean return of {figures['episodes']} greedy episodes of every head with every group, played from the first step on.",
         "",
         f"| head | {' | '.join(groups)} |",
         f"|---|{'---|' * len(groups)}",
     ]
     lines += [_line(str(head), row) for head, row in enumerate(figures["heads"])]
+    if plotted:
+        lines += ["", f"![returns]({PLOT})"]
+    for selector, found in (by_tier or {}).items():
+        lines += ["", f"## With teammates of every tier: {selector}", "", found.rstrip("\n")]
     lines += [
         "",
         "## Belief",

@@ -3,7 +3,7 @@
 agent.onnx       obs (N,D), last_action (N,), agent (N,), memory (N,H) -> q (N,K,A) of all heads, next_memory (N,H)
 selectors/*.onnx which head to play: see `selectors`
 manifest.json    sizes, names of every observation entry and action, versions, hashes, golden inputs and outputs
-card.md          what it was trained on, and how it does
+card.md          what it was trained on, and how it does; heads.png, the returns of heads and groups
 run.toml         as trained
 """
 
@@ -24,6 +24,7 @@ from macop_aht import __version__
 from macop_aht.deploy import card
 from macop_aht.deploy.runtime import ZERO_SHOT
 from macop_aht.deploy.selectors import SELECTORS, belief_size, zero_shot
+from macop_aht.evaluation import plots
 from macop_aht.onnx_format import OPSET, Builder, Graph, Tensor, write
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -51,14 +52,10 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    memory = graphs.backbone(add, layer, "memory", "next_memory")
+    memory = graphs.lean_backbone(add, layer, "memory", "next_memory")
     rows = add("Relu", layer("heads.head1", memory))  # (N,K*H): the first layers of all heads are one
     each = add("Transpose", add("Reshape", rows, "by_head"), perm=[1, 0, 2])  # (K,N,H)
     add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
-    constants = {
-        **graphs.backbone_constants(actions, agents, hidden),
-        "by_head": np.array([0, count, hidden], dtype=np.int64),
-    }
     heads["heads.head1.weight"] = heads["heads.head1.weight"].transpose(1, 0, 2).reshape(hidden, -1)
     heads["heads.head1.bias"] = heads["heads.head1.bias"].reshape(-1)
     heads["heads.head2.bias"] = heads["heads.head2.bias"][:, None]  # (K,1,A)
@@ -69,7 +66,8 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
         Tensor("memory", np.float32, ("N", hidden)),
     ]
     outputs = [Tensor("q", np.float32, ("N", count, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
-    return Graph(add.nodes, inputs, outputs, {**trunk, **heads, **constants})
+    stored = {**graphs.lean_weights(trunk, actions, agents), **heads}
+    return Graph(add.nodes, inputs, outputs, {**stored, "by_head": np.array([0, count, hidden], dtype=np.int64)})
 
 
 @dataclass(frozen=True)
@@ -77,14 +75,12 @@ class Recognition:
     """What the zero-shot selector is made of."""
 
     groups: list[str]  # their names in the run
-    returns: np.ndarray  # (K,G) of every head with every group
     weights: Mapping[str, np.ndarray]  # the recogniser's
     leak: float
-    caution: float
 
     def graph(self, world: World) -> Graph:
         sizes = (len(world.actions), world.n_agents, world.controllable)
-        return zero_shot(self.weights, self.returns, self.leak, self.caution, *sizes)
+        return zero_shot(self.weights, self.leak, *sizes)
 
     def about(self, world: World, content: bytes) -> dict[str, Any]:
         """For the manifest."""
@@ -94,8 +90,7 @@ class Recognition:
             "groups": self.groups,
             "belief": parts,  # how many numbers of each, one after the other
             "leak": self.leak,
-            "caution": self.caution,
-            "returns": self.returns.tolist(),
+            "returns": self.weights["returns"].T.tolist(),  # of every head with every group
             "golden": golden(content, belief_feed(world, sum(parts.values()), GOLDEN_ROWS)),
         }
 
@@ -221,6 +216,8 @@ def export(
     from macop_aht.methods.runs import read_run, setup_of
 
     config = config or recogniser.RecogniserConfig()
+    if config.plot:
+        plots.pyplot()  # where it is missing, that is told before the work
     run = read_run(run_folder)
     setup = setup_of(run, "cpu")
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
@@ -229,20 +226,21 @@ def export(
     with torch.no_grad():
         check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
     with whole(folder) as place:
-        say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.episodes:,} episodes")
+        say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
         heads = cross_returns(setup, ego, groups, setup.phase_seed(3_000))
-        late = recogniser.returns_of_late_heads(world, ego, groups, config.test_episodes, setup.phase_seed(3_000, 1))
-        returns = (heads + late) / 2
-        trained = recogniser.train(world, ego, groups, returns, config, setup.phase_seed(3_001))
-        recognition = Recognition(list(named), returns, weights(trained), config.leak, config.caution)
+        trained = recogniser.train(world, ego, groups, heads, config, setup.phase_seed(3_001))
+        recognition = Recognition(list(named), weights(trained), config.leak)
         with torch.no_grad():
             check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
         mates = group_policies(run_folder)
         manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
+        tiers = card.tiers(place, manifest, config.tier_episodes) if config.tier_episodes else {}
         write_manifest(place, manifest)
-        (place / "card.md").write_text(card.card(manifest), encoding="utf-8")
+        if config.plot:
+            card.plot(manifest, place / card.PLOT)
+        (place / "card.md").write_text(card.card(manifest, tiers, config.plot), encoding="utf-8")
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:
@@ -284,14 +282,20 @@ def check_parity(ego: Ego, content: bytes, world: World) -> None:
 
 
 def check_recogniser(trained: Recogniser, leak: float, content: bytes, world: World) -> None:
-    """Raise where a belief differs by more than PARITY from torch's."""
+    """Raise where a belief differs by more than PARITY from torch's, or the head is not one of the highest value."""
     import torch
 
     size = belief_size(trained.groups, world.controllable, trained.shape.hidden)
     feed = belief_feed(world, size, DECISIONS // world.controllable, seed=2)
     found = _run(content, feed)
-    expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)
+    values, *expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)
     for name, array in zip(("probability", "next_belief"), expected, strict=True):
         if not np.allclose(found[name], array.numpy(), rtol=PARITY, atol=PARITY):
             worst = float(np.abs(found[name] - array.numpy()).max())
             raise ValueError(f"{name} of {ZERO_SHOT} differs from torch by {worst:.1e}; nothing was written")
+    chosen = values.gather(1, torch.from_numpy(found["head"]).unsqueeze(1))[:, 0]
+    short = float((values.amax(dim=1) - chosen).max() / trained.scale)
+    if short > PARITY:
+        raise ValueError(
+            f"heads of {ZERO_SHOT} have less than torch's highest value, by {short:.1e}; nothing was written"
+        )

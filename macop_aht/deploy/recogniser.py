@@ -1,22 +1,24 @@
-"""Who is it that we play with? A recogniser, trained when all groups are known, and the belief that it keeps.
+"""Who is it that we play with, and what would each head get? A recogniser, trained when all groups are known, and its belief.
 
-The recogniser is the agent network's backbone with a layer that names the group, on what our agents see and do themselves. It
-learns from episodes of the ego with any group, in which the ego may change its head at any moment, and the teammates sometimes
-change too: it names the group of every step. Its memory lasts an episode. What is carried over to the next one is the belief:
-what was believed in the end is what is believed before anything is seen, and it leaks towards not knowing with every step.
+The recogniser is the agent network's backbone, on what our agents see and do themselves, with two things on top: a layer that
+names the group, and two that say what every head would return if it were played from here on. It learns from episodes of the
+ego with any group, in which the ego may change its head at any moment until it settles on one, and the teammates sometimes change
+too. Its memory lasts an episode. What is carried over to the next one is the belief: what was believed in the end is what is
+believed before anything is seen, and it leaks towards not knowing with every step.
 
     belief = softmax(prior + evidence)        evidence: what the recogniser makes of this episode
     prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
-    head   = argmax belief^(1 - caution) @ returns
+    value  = belief @ returns + correction    returns: measured from the first step on; correction: learnt, from memory and belief
+    head   = argmax value
 
-The caution is for teammates that are none of the groups: the likeliest group is then only the one most like them, and a head that
-also does well with the second likeliest is the better choice.
+The correction is what makes a head's value depend on where the others have left it. It also serves with teammates that are none
+of the groups: what a head gets where things stand like this may be known where the name of the group is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,9 +30,11 @@ from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, enco
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.scenarios.spec import World
 
-ENVIRONMENTS = 512  # in lockstep, at least; one for each group
-NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in the half of the episodes in which it does
-LATEST = 3  # a head that takes over late does so in the first of so many parts of the longest episode
+AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
+ENVIRONMENTS = (64, 512)  # in lockstep, at least and at most; one for each group
+NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those episodes in which it does
+FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
+LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
 CLIP = 1.0  # norm of a gradient
 
 
@@ -38,43 +42,62 @@ CLIP = 1.0  # norm of a gradient
 class RecogniserConfig:
     """How long it learns, and how fast it forgets."""
 
-    episodes: int = setting(60_000, "episodes of the ego with its groups, for the recogniser to learn from")
-    batch: int = setting(64, "episodes in an update")
+    steps: int = setting(1_500_000, "steps of the ego with its groups, for the recogniser to learn from")
+    batch: int = setting(1_024, "steps in an update, about; episodes are whole")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
-    leak: float = setting(0.02, "share of the carried-over belief that is lost in a step")
-    caution: float = setting(0.5, "how far heads are compared as if all groups were as likely; 0: by the belief alone")
+    leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
-    noise: float = setting(0.1, "chance of a random action of the teammates, in half of the episodes")
+    noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
+    tier_episodes: int = setting(
+        32, "episodes with each teammate of the zoo's test and each script, for the card; 0: none"
+    )
+    plot: bool = setting(True, "whether the card has a figure; it needs matplotlib")
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "episodes", "batch", "test_episodes")
-        at_least(self, 0, "lr", "switches")
-        within(self, 0, 1, "leak", "noise", "caution")
+        at_least(self, 1, "steps", "batch", "test_episodes")
+        at_least(self, 0, "lr", "switches", "tier_episodes")
+        within(self, 0, 1, "leak", "noise")
 
 
 class Recogniser(nn.Module):
-    """Names the group: every agent of ours by itself, and all of them together by the mean of what they say."""
+    """Names the group and values the heads: every agent of ours by itself, and all of them together by the mean."""
 
-    def __init__(self, shape: Shape, groups: int, generator: torch.Generator | None = None) -> None:
+    def __init__(self, shape: Shape, returns: np.ndarray, generator: torch.Generator | None = None) -> None:
+        """`returns` (K,G) are those of every head with every group."""
         super().__init__()
-        self.shape, self.groups = shape, groups
+        self.shape = shape
+        self.n_heads, self.groups = returns.shape
         self.backbone = Backbone(shape, 1, generator)
-        self.namer = Linear(1, shape.hidden, groups, generator)
+        self.namer = Linear(1, shape.hidden, self.groups, generator)
+        self.valuer1 = Linear(1, shape.hidden + self.groups, shape.hidden, generator)
+        self.valuer2 = Linear(1, shape.hidden, self.n_heads, generator)
+        self.returns: Tensor
+        self.scale: Tensor  # a correction of 1 is so much return
+        self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
+        self.register_buffer("scale", torch.tensor(float(returns.std()) or 1.0))
 
-    def forward(self, inputs: Tensor, counts: tuple[int, ...]) -> Tensor:
-        """Log-probabilities of whole episodes in packed form: (M,m,in) -> (M,G)."""
+    def forward(self, inputs: Tensor, probability: Tensor, counts: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Whole episodes in packed form: (M,m,in), belief (M,G) -> log-probabilities of the groups (M,G), values (M,K)."""
         own = inputs.shape[1]
         memory = self.backbone(inputs.flatten(0, 1).unsqueeze(0), [count * own for count in counts])
-        return self._named(memory.view(len(inputs), own, -1))
+        memory = memory.view(len(inputs), own, -1)
+        return self._named(memory), self._values(memory, probability)
 
     def _named(self, memory: Tensor) -> Tensor:
         """(B,m,H) -> (B,G)."""
         said = self.namer(memory.flatten(0, 1).unsqueeze(0)).view(*memory.shape[:2], -1)
         return said.mean(dim=1).log_softmax(dim=-1)
 
+    def _values(self, memory: Tensor, probability: Tensor) -> Tensor:
+        """The return that is expected of each head, if it is played from here on: (B,m,H) (B,G) -> (B,K)."""
+        told = torch.cat([memory, probability.unsqueeze(1).expand(-1, memory.shape[1], -1)], dim=-1)
+        hidden = torch.relu(self.valuer1(told.flatten(0, 1).unsqueeze(0)))
+        correction = self.valuer2(hidden).view(*memory.shape[:2], -1).mean(dim=1)
+        return probability @ self.returns + self.scale * correction
+
     def step(self, obs: Tensor, last_action: Tensor, agent: Tensor, belief: Tensor, leak: float) -> tuple[Tensor, ...]:
-        """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> probability of every group (B,G), belief (B,S)."""
+        """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S)."""
         own, hidden = obs.shape[1], self.shape.hidden
         prior, evidence, memory = belief.split([self.groups, self.groups, own * hidden], dim=-1)
         first = last_action.amax(dim=1, keepdim=True) < 0
@@ -84,46 +107,66 @@ class Recogniser(nn.Module):
         inputs = encode(self.shape, obs, last_action, agent).flatten(0, 1).unsqueeze(0)
         memory = self.backbone.step(inputs, memory).view(len(obs), own, hidden)
         evidence = self._named(memory)
-        return (prior + evidence).softmax(dim=-1), torch.cat([prior, evidence, memory.flatten(1)], dim=-1)
+        probability = (prior + evidence).softmax(dim=-1)
+        values = self._values(memory, probability)
+        return values, probability, torch.cat([prior, evidence, memory.flatten(1)], dim=-1)
+
+
+class Moments(NamedTuple):
+    """Steps of episodes, one behind the other in packed form: see `recurrence`."""
+
+    obs: Tensor  # (M,m,D)
+    last_action: Tensor  # (M,m)
+    group: Tensor  # (M,)
+    probability: Tensor  # (M,G)
+    head: Tensor  # (M,)
+    settled: Tensor  # (M,)
+    result: Tensor  # (M,)
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Histories:
-    """Episodes as our agents have seen them, and who was there."""
+    """Episodes as our agents have seen them, who was there, and what came of it."""
 
     obs: np.ndarray  # (T,B,m,D)
     last_action: np.ndarray  # (T,B,m)
     group: np.ndarray  # (T,B)
+    probability: np.ndarray  # (T,B,G) as it was believed then
+    head: np.ndarray  # (T,B) that was played
+    settled: np.ndarray  # (T,B) bool: it was played to the end
+    result: np.ndarray  # (B,) the return
     length: np.ndarray  # (B,)
 
-    def pack(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor, tuple[int, ...]]:
-        """Some of the episodes in packed form: obs (M,m,D), last_action (M,m), group (M,), counts; see `recurrence`."""
+    def pack(self, chosen: np.ndarray) -> Moments:
+        """Some of the episodes."""
         chosen = chosen[np.argsort(-self.length[chosen], kind="stable")]
         length = self.length[chosen]
         counts = [int((length > t).sum()) for t in range(length[0])]
         at = np.repeat(np.arange(len(counts)), counts), np.concatenate([chosen[:count] for count in counts])
-        obs, last, group = (torch.from_numpy(array[at]) for array in (self.obs, self.last_action, self.group))
-        return obs, last, group, tuple(counts)
+        obs, last, group, probability, head, settled = (
+            torch.from_numpy(array[at])
+            for array in (self.obs, self.last_action, self.group, self.probability, self.head, self.settled)
+        )
+        result = torch.from_numpy(self.result[at[1]])
+        return Moments(obs, last, group, probability, head, settled, result, tuple(counts))
 
 
 class Meetings:
     """The ego with all groups, in as many environments each; who meets whom changes now and then, and in mid-episode.
 
-    In half of the episodes the ego plays as it will, by the belief of the recogniser so far, fresh or carried over. In the others
-    it plays any head, or one after the other.
+    In half of the episodes the ego plays as it will, by what the recogniser makes of it so far, its belief fresh or carried over.
+    In the others it plays any head, or one after the other. At some step it settles on a head, the one that the recogniser values
+    most or any: what the episode returns is the value of that head from there on.
     """
 
-    def __init__(
-        self, world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int
-    ) -> None:
-        """`returns` (K,G) are those of every head with every group."""
-        copies = -(-ENVIRONMENTS // groups.population)
+    def __init__(self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int) -> None:
+        copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // groups.population)
         pairs = np.array([(0, group) for group in range(groups.population)])
         seating = Seating.cross_play(ego, groups, pairs, copies, world.controllable)
         self.group = np.repeat(np.arange(groups.population), copies)  # (B,) who is in each environment
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
-        self._returns = torch.from_numpy(returns.T.astype(np.float32))
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
         self._belief = torch.zeros(
             len(self.group), belief_size(groups.population, world.controllable, ego.shape.hidden)
@@ -133,39 +176,43 @@ class Meetings:
     def play(self, recogniser: Recogniser) -> Histories:
         """An episode in every environment."""
         rollout, world, rng, size = self._rollout, self._world, self._rng, len(self.group)
-        own, everywhere = slice(world.controllable), np.ones(size, dtype=np.bool_)
-        guided, restless, noisy, forgetful = rng.random((4, size)) < 0.5
-        exploration = Exploration(
-            self._config.noise * noisy[:, None] * (np.arange(world.n_agents) >= world.controllable)
-        )
+        everywhere, theirs = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) >= world.controllable
+        guided, restless, trusting, noisy, forgetful = rng.random((5, size)) < 0.5
+        settle = rng.integers(0, max(int(LATEST * world.limit), 1), size) * (rng.random(size) > FROM_THE_START)
+        exploration = Exploration(self._config.noise * noisy[:, None] * theirs)
         rollout.begin(everywhere)
         self._belief[torch.from_numpy(forgetful)] = 0.0
-        self._change_heads(everywhere)
-        seen, acted, who, length, running = [], [], [], np.zeros(size, dtype=np.int64), everywhere.copy()
-        while running.any():
-            seen.append(rollout.batch.obs[:, own].copy())
-            acted.append(rollout.last_action[:, own].copy())
-            who.append(self.group.copy())
+        head, running = rng.integers(0, self._heads, size), everywhere.copy()
+        result, length, moments = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.int64), []
+        for step in range(world.limit):
+            obs, last = (array[:, ~theirs].copy() for array in (rollout.batch.obs, rollout.last_action))
+            best, probability = self._look(recogniser, obs, last, running)
+            settling, free = step == settle, step < settle
+            follows = free & guided | settling & trusting
+            changes = free & ~guided & restless & (rng.random(size) < NEW_HEAD) | settling & ~trusting
+            head = np.where(follows, best, np.where(changes, rng.integers(0, self._heads, size), head))
+            moments.append((obs, last, self.group.copy(), probability, head, ~free))
             length += running
-            rollout.reseat(guided, self._choice(recogniser, seen[-1], acted[-1], running)[guided])
+            rollout.reseat(everywhere, head)
             rollout.act(exploration)
-            running &= ~rollout.step()
-            self._change_heads(restless & ~guided & (rng.random(size) < NEW_HEAD))
+            over = rollout.step() & running
+            result[over] = rollout.batch.score[over]
+            running &= ~over
+            if not running.any():
+                break
             self._change_groups(rng.random(size) < self._config.switches / world.limit)
-        return Histories(np.stack(seen), np.stack(acted), np.stack(who), length)
+        seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*moments, strict=True))
+        return Histories(seen, acted, group, believed, played, settled, result, length)
 
     @torch.no_grad()
-    def _choice(
+    def _look(
         self, recogniser: Recogniser, obs: np.ndarray, last_action: np.ndarray, running: np.ndarray
-    ) -> np.ndarray:
-        """The heads that zero-shot would play: (B,). What is believed when an episode ends stays until the next."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The heads that zero-shot would play, and its belief: (B,) (B,G). Where an episode has ended, it stays as it was."""
         inputs = torch.from_numpy(obs), torch.from_numpy(last_action), self._agent
-        probability, belief = recogniser.step(*inputs, self._belief, self._config.leak)
+        values, probability, belief = recogniser.step(*inputs, self._belief, self._config.leak)
         self._belief = torch.where(torch.from_numpy(running).unsqueeze(-1), belief, self._belief)
-        return (probability ** (1 - self._config.caution) @ self._returns).argmax(dim=-1).numpy()
-
-    def _change_heads(self, rows: np.ndarray) -> None:
-        self._rollout.reseat(rows, self._rng.integers(0, self._heads, rows.sum()))
+        return values.argmax(dim=-1).numpy(), probability.numpy()
 
     def _change_groups(self, rows: np.ndarray) -> None:
         """The teammates of these environments go around."""
@@ -176,52 +223,36 @@ class Meetings:
         self.group[to] = self.group.copy()
 
 
-def returns_of_late_heads(world: World, ego: Ego, groups: Stack, episodes: int, seed: int) -> np.ndarray:
-    """The greedy return of every head with every group where it takes over in mid-episode from random ones: (K,G).
-
-    A head that is as good as another from the first step on may not know the way from where the other has left it.
-    """
-    pairs = np.array([(head, group) for head in range(ego.n_heads) for group in range(groups.population)])
-    seating = Seating.cross_play(ego, groups, pairs, episodes, world.controllable)
-    rollout = Rollout(world, seating, seed, next(ego.parameters()).device, alike=episodes)
-    wanted, rng = np.repeat(pairs[:, 0], episodes), np.random.default_rng([seed, 3])
-    late = rng.integers(1, max(world.limit // LATEST, 1) + 1, len(wanted))  # the step at which it takes over
-    returns, running = np.zeros(len(wanted)), np.ones(len(wanted), dtype=np.bool_)
-    while running.any():
-        before = rollout.batch.clock < late
-        rollout.reseat(before, rng.integers(0, ego.n_heads, before.sum()))
-        rollout.reseat(~before, wanted[~before])
-        rollout.act()
-        over = rollout.step() & running
-        returns[over] = rollout.batch.score[over]
-        running &= ~over
-    return returns.reshape(ego.n_heads, groups.population, episodes).mean(axis=2)
-
-
 def train(
     world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int
 ) -> Recogniser:
     """A recogniser of these groups for this ego, whose heads get `returns` (K,G) with them; the same for the same seed."""
-    recogniser = Recogniser(ego.shape, groups.population, torch.Generator().manual_seed(seed))
+    recogniser = Recogniser(ego.shape, returns, torch.Generator().manual_seed(seed))
     optimiser = torch.optim.Adam(recogniser.parameters(), lr=config.lr)
-    agent, done = torch.arange(world.controllable), 0
-    meetings, rng = Meetings(world, ego, groups, returns, config, seed), np.random.default_rng([seed, 2])
-    while done < config.episodes:
+    meetings, rng, done = Meetings(world, ego, groups, config, seed), np.random.default_rng([seed, 2]), 0
+    while done < config.steps:
         histories = meetings.play(recogniser)
-        for chosen in _batches(len(histories.length), config.batch, rng):
-            optimiser.param_groups[0]["lr"] = config.lr * max(1 - done / config.episodes, 0.0)
-            obs, last, group, counts = histories.pack(chosen)
-            inputs = encode(ego.shape, obs, last, agent.expand_as(last))
-            loss = nn.functional.nll_loss(recogniser(inputs, counts), group)
+        for chosen in _batches(histories.length, config.batch, rng):
+            optimiser.param_groups[0]["lr"] = config.lr * max(1 - done / config.steps, 0.0)
+            moments = histories.pack(chosen)
             optimiser.zero_grad()
-            loss.backward()
+            _loss(recogniser, moments).backward()
             nn.utils.clip_grad_norm_(recogniser.parameters(), CLIP)
             optimiser.step()
-            done += len(chosen)
+            done += len(moments.obs)
     return recogniser
 
 
-def _batches(count: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    order = rng.permutation(count)
-    for start in range(0, count, size):
-        yield order[start : start + size]
+def _loss(recogniser: Recogniser, moments: Moments) -> Tensor:
+    """Of the names at every step, and of the values of the heads that were played to the end."""
+    agent = torch.arange(moments.last_action.shape[1]).expand_as(moments.last_action)
+    inputs = encode(recogniser.shape, moments.obs, moments.last_action, agent)
+    named, values = recogniser(inputs, moments.probability, moments.counts)
+    off = (values.gather(1, moments.head.unsqueeze(1))[:, 0] - moments.result) / recogniser.scale
+    valued = (off.square() * moments.settled).sum() / moments.settled.sum().clamp(min=1)
+    return nn.functional.nll_loss(named, moments.group) + valued
+
+
+def _batches(length: np.ndarray, steps: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """All episodes, of these lengths, in parts of about so many steps."""
+    return np.array_split(rng.permutation(len(length)), min(-(-int(length.sum()) // steps), len(length)))

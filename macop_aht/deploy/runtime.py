@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,30 @@ def _session(content: bytes, name: str) -> Any:
         ) from error
 
 
+class _Bound:
+    """A graph whose tensors stay where they are: filling them takes less time than handing them over at every call."""
+
+    def __init__(self, session: Any, inputs: dict[str, np.ndarray], outputs: Sequence[str]) -> None:
+        """The inputs are read where they lie; the outputs asked for are in `found`, as many rows as `obs` has."""
+        import onnxruntime
+
+        kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+        shapes = {tensor.name: (tensor.shape[1:], kinds[tensor.type]) for tensor in session.get_outputs()}
+        self.found = {name: np.zeros((len(inputs["obs"]), *shapes[name][0]), shapes[name][1]) for name in outputs}
+        self._session, self._binding = session, session.io_binding()
+        # What is held on to, since the binding does not: arrays that are gone would be read all the same.
+        self._values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(a) for name, a in {**inputs, **self.found}.items()
+        }
+        for name in inputs:
+            self._binding.bind_ortvalue_input(name, self._values[name])
+        for name in outputs:
+            self._binding.bind_ortvalue_output(name, self._values[name])
+
+    def run(self) -> None:
+        self._session.run_with_iobinding(self._binding)
+
+
 class EgoAgent:
     """The agents that we control, in one team or in several at once."""
 
@@ -54,7 +79,7 @@ class EgoAgent:
         """See `load`."""
         if teams < 1:
             raise ValueError(f"teams is {teams}; give at least 1")
-        self.manifest, self._agent = manifest, agent
+        self.manifest = manifest
         self._selector: Any = selector
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
         asked = {tensor.name: tensor.shape for tensor in selector.get_inputs()} if selector else {}
@@ -74,6 +99,13 @@ class EgoAgent:
         self._team, self._number = np.divmod(self._place, self.controllable)
         widths = {"obs": len(manifest["observations"]), "mask": len(manifest["actions"])}
         self._axes = {name: _accepted(*shape, width) for name, width in widths.items()}
+        obs = np.zeros((*shape, widths["obs"]), dtype=np.float32)
+        seen = {"obs": obs, "last_action": self._last_action, "agent": self._number.reshape(shape)}
+        own = {**seen, "memory": self._memory}
+        self._by_row = {name: array.reshape(len(self._place), *array.shape[2:]) for name, array in own.items()}  # views
+        self._decision = _Bound(agent, self._by_row, _DECISION)
+        if self._by_step:
+            self._recognition = _Bound(selector, {**seen, "belief": self._belief}, _RECOGNITION)
         if self._by_episode:
             for team in range(teams):
                 self._select(team, 0.0)
@@ -142,33 +174,22 @@ class EgoAgent:
         allowed = self._rows("mask", np.asarray(mask))[0] != 0
         if np.count_nonzero(np.isfinite(rows)) < rows.size:  # faster than all()
             raise ValueError("obs holds values that are no numbers; look at where they come from")
-        head, belief = self._recognise(rows) if self._by_step else (self._head, self._belief)
-        feed = {
-            "obs": rows,
-            "last_action": self._last_action.reshape(-1),
-            "agent": self._number,
-            "memory": self._memory.reshape(len(rows), -1),
-        }
-        q, memory = self._agent.run(_DECISION, feed)
-        own = q[self._place, head[self._team]]
+        self._by_row["obs"][:] = rows
+        head = self._head
+        if self._by_step:
+            self._recognition.run()
+            head = self._recognition.found["head"]
+        self._decision.run()
+        own = self._decision.found["q"][self._place, head[self._team]]
         action = np.where(allowed, own, -np.inf).argmax(axis=1)
         if np.count_nonzero(allowed[self._place, action]) < len(action):  # the best one is available, unless none is
             raise ValueError("mask leaves no action to an agent; there must be at least one")
-        self._head, self._belief, self._memory = head, belief, memory.reshape(self._memory.shape)
-        self._last_action = action.reshape(self._last_action.shape)
-        return action.reshape(axes).copy()
-
-    def _recognise(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The head for this step, by who the teammates seem to be, and what is believed now: (teams,) (teams,S)."""
-        shape = self._last_action.shape
-        feed = {
-            "obs": rows.reshape(*shape, -1),
-            "last_action": self._last_action,
-            "agent": self._number.reshape(shape),
-            "belief": self._belief,
-        }
-        head, belief = self._selector.run(_RECOGNITION, feed)
-        return head, belief
+        self._by_row["memory"][:] = self._decision.found["next_memory"]
+        self._by_row["last_action"][:] = action
+        if self._by_step:
+            self._head[:] = head
+            self._belief[:] = self._recognition.found["next_belief"]
+        return action.reshape(axes)
 
     def _rows(self, name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """The array as a row for every agent of every team, and the axes that the answer will have."""
@@ -223,7 +244,7 @@ class EgoAgent:
         self._within(arrays["head"])
         self._rng.bit_generator.state = state["draws"]
         for name, array in arrays.items():
-            setattr(self, f"_{name}", array)
+            getattr(self, f"_{name}")[:] = array
 
     def _like(self, name: str, value: Any) -> np.ndarray:
         """The value as an array of the kind and shape that we have under that name."""

@@ -121,23 +121,23 @@ SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
 
 def zero_shot(
     weights: Mapping[str, np.ndarray],
-    returns: np.ndarray,
     leak: float,
-    caution: float,
     actions: int,
     agents: int,
     own: int,
 ) -> Graph:
-    """The head of the highest expected return under the belief who it is that we play with: see `recogniser`.
+    """The head of the highest value, by where things stand and by the belief who it is that we play with: see `recogniser`.
 
     Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
     `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
-    A belief is the prior (G), the evidence (G), and the recogniser's memory (m*H). `returns` (K,G) are those of every head with
-    every group.
+    A belief is the prior (G), the evidence (G), and the recogniser's memory (m*H).
     """
     add = Builder()
-    stored = {name: array[0] for name, array in weights.items()}  # a recogniser is a stack of one
+    stored = {name: array[0] for name, array in weights.items() if "." in name}  # its layers are stacks of one
     hidden, groups = stored["namer.weight"].shape
+    by_memory, by_belief = np.split(stored.pop("valuer1.weight"), [hidden])
+    stored |= {"valuer1.memory": by_memory, "valuer1.belief": by_belief}
+    stored |= {f"valuer2.{part}": stored[f"valuer2.{part}"] * weights["scale"] for part in ("weight", "bias")}
     obs = stored["backbone.encoder1.weight"].shape[0] - actions - agents
     size = belief_size(groups, own, hidden)
 
@@ -149,23 +149,25 @@ def zero_shot(
     carried = add("Softmax", add("Where", first, add("Add", prior, evidence), prior), axis=-1)
     prior = add("Log", add("Add", add("Mul", carried, "kept"), "leaked"))
     memory = add("Reshape", add("Where", first, "zero", memory), "by_agent")  # (B,m,H)
-    memory = graphs.backbone(add, layer, memory)
+    memory = graphs.lean_backbone(add, layer, memory)
     said = add("ReduceMean", layer("namer", memory), axes=[1], keepdims=0)
     evidence = add("LogSoftmax", said, axis=-1)
     probability = add("Softmax", add("Add", prior, evidence), output="probability", axis=-1)
-    expected = add("MatMul", add("Pow", probability, "trust"), "returns")  # up to a factor
-    add("ArgMax", expected, output="head", axis=1, keepdims=0)
+    told = add("Add", add("MatMul", probability, "valuer1.belief"), "valuer1.bias")
+    told = add("Relu", add("Add", add("MatMul", memory, "valuer1.memory"), add("Unsqueeze", told, "second_axis")))
+    correction = add("ReduceMean", layer("valuer2", told), axes=[1], keepdims=0)
+    value = add("Add", add("MatMul", probability, "returns"), correction)
+    add("ArgMax", value, output="head", axis=1, keepdims=0)
     add("Concat", prior, evidence, add("Reshape", memory, "flat"), output="next_belief", axis=-1)
-    constants = {
-        **graphs.backbone_constants(actions, agents, hidden),
+    constants: dict[str, np.ndarray] = {
         "parts": np.array([groups, groups, own * hidden], dtype=np.int64),
         "by_agent": np.array([0, own, hidden], dtype=np.int64),
         "flat": np.array([0, own * hidden], dtype=np.int64),
         "zero": np.array(0, dtype=np.float32),
         "kept": np.array(1 - leak, dtype=np.float32),
-        "trust": np.array(1 - caution, dtype=np.float32),
         "leaked": np.array(leak / groups, dtype=np.float32),
-        "returns": np.ascontiguousarray(returns.T, dtype=np.float32),
+        "second_axis": np.array([1], dtype=np.int64),
+        "returns": weights["returns"],
     }
     inputs = [
         Tensor("obs", np.float32, ("B", own, obs)),
@@ -178,7 +180,13 @@ def zero_shot(
         Tensor("probability", np.float32, ("B", groups)),
         Tensor("next_belief", np.float32, ("B", size)),
     ]
-    return Graph(add.nodes, inputs, outputs, {**stored, **constants}, {"selector": ZERO_SHOT})
+    return Graph(
+        add.nodes,
+        inputs,
+        outputs,
+        {**graphs.lean_weights(stored, actions, agents), **constants},
+        {"selector": ZERO_SHOT},
+    )
 
 
 def belief_size(groups: int, own: int, hidden: int) -> int:

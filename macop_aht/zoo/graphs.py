@@ -42,8 +42,31 @@ def gru(add: Builder, gates: str, recurrent: str, memory: str, output: str) -> s
 def backbone(add: Builder, layer: Callable[[str, str], str], memory: str, output: str = "") -> str:
     """From the inputs of a step to the next memory; `layer` applies the layer of that name to rows."""
     rows = add("Concat", "obs", one_hot(add, "last_action", "actions"), one_hot(add, "agent", "agents"), axis=-1)
-    rows = add("Relu", layer("backbone.encoder2", add("Relu", layer("backbone.encoder1", rows))))
+    return _remember(add, layer, layer("backbone.encoder1", rows), memory, output)
+
+
+def _remember(add: Builder, layer: Callable[[str, str], str], rows: str, memory: str, output: str) -> str:
+    """All of a backbone but its first layer."""
+    rows = add("Relu", layer("backbone.encoder2", add("Relu", rows)))
     return gru(add, layer("backbone.gru_input", rows), layer("backbone.gru_hidden", memory), memory, output)
+
+
+def lean_backbone(add: Builder, layer: Callable[[str, str], str], memory: str, output: str = "") -> str:
+    """The same in fewer nodes: what an index adds to the first layer is looked up. It needs the weights of `lean_weights`."""
+    acted, number = add("Gather", "by_last_action", "last_action"), add("Gather", "by_agent_number", "agent")
+    rows = add("Add", add("MatMul", "obs", "by_obs"), add("Add", acted, number))
+    return _remember(add, layer, rows, memory, output)
+
+
+def lean_weights(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> dict[str, np.ndarray]:
+    """A network's weights with its first layer in three parts, and what else `lean_backbone` refers to."""
+    stored = dict(weights)
+    first, bias = stored.pop("backbone.encoder1.weight"), stored.pop("backbone.encoder1.bias")
+    by_obs, by_action, by_agent = np.split(first, [-actions - agents, -agents])
+    hidden = np.full(3, first.shape[1], dtype=np.int64)
+    no_action = np.zeros_like(by_action[:1])  # the last row, which an index of -1 means
+    looked_up = {"by_last_action": np.concatenate([by_action, no_action]), "by_agent_number": by_agent + bias}
+    return {**stored, "by_obs": by_obs, **looked_up, "thirds": hidden}
 
 
 def backbone_constants(actions: int, agents: int, hidden: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,127 @@
+"""Zero-shot's recogniser against a posterior from the groups' own policies, where the teammate's view can be told from ours.
+
+    python benchmarks/posterior.py BUNDLE RUN [--temperatures 0.02 0.1 0.5] [--sessions 8] [--episodes 3] [--out FILE.md]
+
+For foraging with two agents: the teammate sees what we see with the places exchanged, and what it did is where it went. The
+likelihood of that is a softmax over the Q values that each group's network has for the teammate's view; the posterior leaks as
+zero-shot's belief does, and the head is the one of the highest expected return under it. Both play the same episodes, with the
+groups of the run (seen), and with the zoo's test groups and the scripts (unseen).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from macop_aht.deploy.export import group_policies
+from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.learner.networks import Stack, encode
+from macop_aht.methods.origins import groups_met
+from macop_aht.methods.runs import read_run, setup_of
+from macop_aht.scenarios.lbf_scripts import MOVES
+from macop_aht.scenarios.spec import World
+from macop_aht.teammates import resolve
+from macop_aht.teammates.protocol import Policy
+
+
+class Posterior:
+    """Plays the head of the highest expected return under what the teammate's moves say of who it is."""
+
+    def __init__(self, agent: EgoAgent, groups: Stack, temperature: float, teams: int) -> None:
+        described = agent.manifest["zero_shot"]
+        self._agent, self._groups, self._temperature, self._leak = agent, groups, temperature, described["leak"]
+        self._returns = torch.tensor(described["returns"]).T  # (G,K)
+        names = [name.partition("_") for name in agent.manifest["observations"]]
+        roles = {"self": "other0", "other0": "self"}
+        exchanged = [(roles.get(role, role), line, entry) for role, line, entry in names]
+        self._view = [names.index(name) for name in exchanged]
+        self._place = [names.index(("self", "_", entry)) for entry in ("row", "col")]
+        self._belief = torch.zeros(teams, groups.population)  # logarithms
+        self._memory = torch.zeros(groups.population, teams, groups.shape.hidden)
+        self._q = torch.zeros(groups.population, teams, groups.shape.actions)
+        self._before = np.zeros((teams, len(names)), dtype=np.float32)
+        self._fresh = np.ones(teams, dtype=np.bool_)
+
+    def episode_begin(self, teams: np.ndarray | None = None) -> None:
+        chosen = slice(None) if teams is None else teams
+        self._fresh[chosen] = True
+        self._memory[:, torch.arange(len(self._fresh))[chosen]] = 0.0
+        self._agent.episode_begin(teams)
+
+    def episode_end(self, returns: np.ndarray, teams: np.ndarray) -> None: ...
+
+    @torch.no_grad()
+    def act(self, obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        view = obs[:, 0, self._view]
+        moved = (view - self._before)[:, self._place].round()
+        done = (moved[:, None] == MOVES[None]).all(axis=2).argmax(axis=1)  # (S,) what it did, by where it went
+        chance = (self._q / self._temperature).softmax(dim=-1)  # (G,S,A)
+        likelihood = chance[:, torch.arange(len(done)), torch.from_numpy(done)].clamp(min=1e-6).log().T
+        known = (1 - self._leak) * self._belief.softmax(dim=-1) + self._leak / self._groups.population
+        fresh = torch.from_numpy(self._fresh).unsqueeze(-1)
+        self._belief = known.log() + torch.where(fresh, 0.0, likelihood)
+        last = torch.from_numpy(np.where(self._fresh, -1, done))
+        inputs = encode(self._groups.shape, torch.from_numpy(view.copy()), last, torch.ones_like(last))
+        everyone = inputs.expand(self._groups.population, -1, -1)
+        self._q, self._memory = self._groups.step(everyone, self._memory)
+        self._before, self._fresh[:] = view, False
+        self._agent.head = (self._belief.softmax(dim=-1) @ self._returns).argmax(dim=-1).numpy()
+        return self._agent.act(obs, mask)
+
+
+def mean_returns(world: World, player: Player, mates: list[Policy], each: int, episodes: int) -> np.ndarray:
+    """(mates,episodes), over so many sessions with each."""
+    who = np.repeat(np.arange(len(mates)), each)
+    seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in range(each)]
+    return sessions(world, player, mates, who, episodes, seeds).reshape(len(mates), each, episodes).mean(axis=1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("run", type=Path, help="that the bundle is from")
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.02, 0.1, 0.5])
+    parser.add_argument("--sessions", type=int, default=8, help="with each teammate")
+    parser.add_argument("--episodes", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "posterior.md")
+    arguments = parser.parse_args()
+    setup = setup_of(read_run(arguments.run), "cpu")
+    scenario, world = read_run(arguments.run).scenario, setup.world
+    if not scenario.startswith("LBF") or world.n_agents != 2:
+        parser.error(f"the teammate's view is known here for foraging with two agents only; this run is of {scenario}")
+    groups = Stack.gather([(group, 0) for group in groups_met(arguments.run, setup).values()])
+    unseen = [mate for spec in ("zoo:test", "scripted") for mate in resolve(spec, world, scenario)]
+    tiers: dict[str, list[Policy]] = {"seen": list(group_policies(arguments.run)), "unseen": unseen}
+    lines = [
+        "# Recogniser and posterior",
+        "",
+        f"`python benchmarks/posterior.py BUNDLE RUN --sessions {arguments.sessions} --episodes {arguments.episodes}`: "
+        f"{scenario}, mean returns with {len(tiers['seen'])} seen and {len(unseen)} unseen teammates, in the first episode and "
+        "in those that follow.",
+        "",
+        "| selector | seen, first | seen, later | unseen, first | unseen, later |",
+        "|---|---|---|---|---|",
+    ]
+    for temperature in (None, *arguments.temperatures):
+        cells = []
+        for mates in tiers.values():
+            teams = len(mates) * arguments.sessions
+            agent = EgoAgent.load(arguments.bundle, "zero-shot" if temperature is None else None, teams)
+            player: Player = agent if temperature is None else Posterior(agent, groups, temperature, teams)
+            found = mean_returns(world, player, mates, arguments.sessions, arguments.episodes).mean(axis=0)
+            cells += [f"{found[0]:.3f}", f"{found[1:].mean():.3f}"]
+        name = "zero-shot" if temperature is None else f"posterior, temperature {temperature}"
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
