@@ -1,8 +1,8 @@
-"""What each deviation in the learning does to self-play (docs/deviations.md, 3 to 5).
+"""What each deviation does (docs/deviations.md): 3 to 5 in self-play, 5 to 7, 9 and 10 in whole runs of Macop.
 
-    python benchmarks/deviations.py [--scenarios LBF4 PP1 PP2] [--seeds 1] [--parallel 2] [--out FILE]
+    python benchmarks/deviations.py [--scenarios LBF4 PP1 PP2] [--seeds 1] [--whole LBF4] [--parallel 2] [--out FILE]
 
-Every variant gives up one of them; runs are shared with selfplay.py and can be resumed.
+Every variant gives up one of them; runs are shared with selfplay.py and macop.py and can be resumed.
 """
 
 from __future__ import annotations
@@ -13,44 +13,78 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from selfplay import add_options, run
+import macop
+import selfplay
 
-VARIANTS = {
+SELF_PLAY = {
     "as recommended": [],
     "one-step targets (3)": ["--td-lambda", "0"],
     "independent exploration (4)": ["--persistence", "0", "--together", "0"],
     "last weights (5)": ["--averaging", "0"],
 }
+WHOLE = {
+    "as recommended": [],
+    "last weights (5)": ["--averaging", "0"],
+    "plain norm (6)": ["--regulariser-norm", "plain"],
+    "ties expand (7)": ["--expansion-rule", "reach"],
+    "no self-play of the ego (9)": ["--ego-self-play", "0"],
+    "diversity on all (10)": ["--diversity-every", "1"],
+}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser, ["LBF4", "PP1", "PP2"], seeds=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
-    arguments = parser.parse_args()
-    jobs = [
-        (scenario, name, seed)
-        for scenario in arguments.scenarios
-        for name in VARIANTS
-        for seed in range(arguments.seeds)
-    ]
-    with ThreadPoolExecutor(arguments.parallel) as pool:
-        results = list(pool.map(lambda job: run(job[0], job[2], VARIANTS[job[1]], arguments.work), jobs))
-    lines = [
-        "# What the deviations do",
-        "",
-        f"`python benchmarks/deviations.py --scenarios {' '.join(arguments.scenarios)} --seeds {arguments.seeds}`: "
-        "greedy self-play return of every team, after the paper's number of steps.",
-        "",
-        "| scenario | variant | mean | every team |",
-        "|---|---|---|---|",
-    ]
-    for scenario in arguments.scenarios:
-        for name in VARIANTS:
+def self_play(scenarios: list[str], seeds: int, work: Path, pool: ThreadPoolExecutor) -> list[str]:
+    """A table of every team's greedy return."""
+    jobs = [(scenario, name, seed) for scenario in scenarios for name in SELF_PLAY for seed in range(seeds)]
+    results = list(pool.map(lambda job: selfplay.run(job[0], job[2], SELF_PLAY[job[1]], work), jobs))
+    lines = ["| scenario | variant | mean | every team |", "|---|---|---|---|"]
+    for scenario in scenarios:
+        for name in SELF_PLAY:
             own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, name)]
             returns = [value for result in own for value in result["returns"]]
             each = ", ".join(f"{value:.2f}" for value in returns)
             lines.append(f"| {scenario} | {name} | {statistics.mean(returns):.2f} | {each} |")
+    return lines
+
+
+def whole_runs(scenario: str, seeds: int, pool: ThreadPoolExecutor) -> list[str]:
+    """A table of what Macop comes to, a figure per seed."""
+    jobs = [(name, seed) for name in WHOLE for seed in range(seeds)]
+    results = list(pool.map(lambda job: macop.run(scenario, "macop", job[1], "paper", macop.WORK, WHOLE[job[0]]), jobs))
+    lines = ["| variant | deeds | groups | heads | best head | minutes |", "|---|---|---|---|---|---|"]
+    for name in WHOLE:
+        own = [figures for job, figures in zip(jobs, results, strict=True) if job[0] == name]
+        columns = [
+            [macop.coverage(figures) for figures in own],
+            [str(macop.generated(figures)) for figures in own],
+            [str(figures["heads"]) for figures in own],
+            [f"{statistics.mean(figures['best_head']):.2f}" for figures in own],
+            [f"{figures['minutes']:.0f}" for figures in own],
+        ]
+        lines.append(f"| {name} | {' | '.join(', '.join(column) for column in columns)} |")
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    selfplay.add_options(parser, ["LBF4", "PP1", "PP2"], seeds=1)
+    parser.add_argument("--whole", choices=list(macop.KINDS), default="LBF4", help="scenario of the whole runs")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
+    arguments = parser.parse_args()
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        learnt = self_play(arguments.scenarios, arguments.seeds, arguments.work, pool)
+        grown = whole_runs(arguments.whole, arguments.seeds, pool)
+    command = f"python benchmarks/deviations.py --scenarios {' '.join(arguments.scenarios)} --seeds {arguments.seeds}"
+    lines = [
+        "# What the deviations do",
+        "",
+        f"`{command} --whole {arguments.whole}`. Greedy self-play return of every team, after the paper's number of steps:",
+        "",
+        *learnt,
+        "",
+        f"Macop on {arguments.whole}; deeds: how many different ones after each iteration; groups: all that were made.",
+        "",
+        *grown,
+    ]
     text = "\n".join(lines) + "\n"
     arguments.out.write_text(text)
     print(text)

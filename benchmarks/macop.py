@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,11 @@ KINDS = {  # how many different deeds a scenario has; 0: there is no such number
 }  # fmt: skip
 
 
-def run(scenario: str, method: str, seed: int, preset: str, work: Path) -> dict[str, Any]:
-    """Train, or finish training, one run in a process of its own; gives its figures."""
-    folder = work / f"{scenario}-{method}-{seed}-{preset}"
+def run(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> dict[str, Any]:
+    """Train, or finish training, one run in a process of its own, with further options of `macop train`; gives its figures."""
+    folder = work / "-".join([scenario, method, str(seed), preset, *(word.strip("-") for word in options)])
     command = [sys.executable, "-m", "macop_aht", "train", scenario, "--method", method, "--preset", preset]
-    command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder)]
+    command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder), *options]
     if not (folder / "summary.json").exists():
         resume = ["--resume"] if (folder / "run.toml").exists() else []
         subprocess.run(command + resume, check=True, stdout=subprocess.DEVNULL)
