@@ -29,6 +29,7 @@ from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Shape, Stack
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
+from macop_aht.learner.threads import use_threads
 from macop_aht.learner.update import Learner, UpdateConfig
 from macop_aht.methods import presets, terms
 from macop_aht.scenarios import build
@@ -182,7 +183,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    use_threads(arguments.threads)
     lines: list[str] = []
 
     def say(line: str) -> None:

@@ -58,12 +58,11 @@ def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
     ]
     if not suspects:
         return {}
-    import torch
-
+    from macop_aht.learner.threads import use_threads
     from macop_aht.methods.phases import best_response
     from macop_aht.methods.runs import groups_of, read_run, setup_of
 
-    torch.set_num_threads(1)
+    use_threads(1)
     setup = setup_of(read_run(folder), "cpu")
     training, steps, groups = setup.config.ego, setup.config.ego_steps, groups_of(folder, setup)
     found = {}

@@ -137,11 +137,10 @@ def _sequence(arguments: argparse.Namespace) -> None:
 def _pool(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
-    import torch
-
     from macop_aht.evaluation import pool
+    from macop_aht.learner.threads import use_threads
 
-    torch.set_num_threads(arguments.threads)
+    use_threads(arguments.threads)
     folders = [Path(folder) for folder in arguments.run_folders]
     pool.evaluate(
         folders,

@@ -21,7 +21,7 @@ from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.learner.update import Learner, UpdateConfig, q_values
+from macop_aht.learner.update import Learner, UpdateConfig
 from macop_aht.methods import clear, ewc, fresh, lipo, multi_head, origins, phases, ppo, ppo_learner, presets, sequence
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
@@ -179,7 +179,7 @@ def test_cross_play_counts_against_both(monkeypatch):
     same = collector.replay.sample(
         training.batch, np.random.default_rng([seed, 4]), CPU
     )  # the term's own draws once more
-    torch.testing.assert_close(loss, learner.td_loss(same, q_values(learner.net, same), "cross"))
+    torch.testing.assert_close(loss, learner.td_loss(same, "cross")[0])
 
 
 # --- EWC
@@ -271,7 +271,7 @@ def test_rehearsal_is_the_loss_on_earlier_groups():
     again = Replay(world, 1, 12, False, [0], rings=2)
     again.load_arrays({**memory, "next": np.zeros(2, dtype=np.int64), "full": np.array(True)})
     batch = again.sample(8, np.random.default_rng([5, 3]), CPU)
-    expected = learner.td_loss(batch, q_values(learner.net, batch), "cross")
+    expected = learner.td_loss(batch, "cross")[0]
     torch.testing.assert_close(term(learner, None, None), expected)
 
 
@@ -507,7 +507,7 @@ def test_mixers_and_several_agents_of_the_ego(tmp_path):
 
 def test_bundles_and_the_zoo_take_baselines(runs, tmp_path, capsys):
     folder, _ = runs
-    assert main(["export", str(folder / "clear"), "--out", str(tmp_path / "bundle"), "--episodes", "600"]) == 0
+    assert main(["export", str(folder / "clear"), "--out", str(tmp_path / "bundle"), "--steps", "6000"]) == 0
     assert EgoAgent.load(tmp_path / "bundle").heads == 1
     (tmp_path / "zoo").mkdir()
     assert main(["zoo", "add", str(folder / "lipo"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0

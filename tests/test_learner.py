@@ -13,6 +13,7 @@ from macop_aht.learner.networks import Ego, Heads, Shape, Stack, encode, member,
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector, Exploration, Rollout, Seating, greedy_returns
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
+from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import Source, Training, TrainingConfig, epsilon_at
 from macop_aht.learner.update import Learner, UpdateConfig, clip_per_member, q_values, td_target
 from macop_aht.scenarios import build
@@ -23,7 +24,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    torch.set_num_threads(1)
+    use_threads(1)
 
 
 def generator(seed=0):
@@ -77,7 +78,7 @@ def test_compiled_and_plain_ways_agree(monkeypatch, threads):
     for compiled in (True, False):
         monkeypatch.setattr(recurrence, "_compiled", lambda tensor, compiled=compiled: compiled)
         inputs = recurrence_case(counts)
-        torch.set_num_threads(threads)
+        use_threads(threads)
         hidden = recurrence.packed_gru(*inputs, counts)
         hidden.square().sum().backward()
         found.append([hidden, *[tensor.grad for tensor in inputs]])

@@ -11,8 +11,6 @@ the steps; their twins in plain torch do everywhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +19,7 @@ import torch
 from torch import Tensor
 
 from macop_aht.learner import kernels
+from macop_aht.learner.threads import begin, free_threads
 
 
 def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
@@ -93,21 +92,16 @@ def _compiled(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.shape[-1] % kernels.BLOCK == 0
 
 
-@cache
-def _helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_name_prefix="recurrence")
-
-
 def _through(kernel: Any, tensors: Sequence[Tensor], counts: Sequence[int], outputs: Sequence[Tensor]) -> None:
-    """Call a kernel, in as many threads as torch uses: this one and helpers, that sleep in between."""
+    """Call a kernel, in as many threads as are free."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     arguments = (*arrays, np.array(counts), *[output.numpy() for output in outputs])
     tasks = kernels.CHUNKS * len(arrays[0])
-    shares = list(pairwise(np.linspace(0, tasks, min(torch.get_num_threads(), tasks) + 1, dtype=np.int64)))
-    helping = [_helpers().submit(kernel, *share, *arguments) for share in shares[1:]]
+    shares = list(pairwise(np.linspace(0, tasks, min(free_threads(), tasks) + 1, dtype=np.int64)))
+    ends = [begin(kernel, *share, *arguments) for share in shares[1:]]
     kernel(*shares[0], *arguments)
-    for share in helping:
-        share.result()
+    for end in ends:
+        end()
 
 
 def _hidden(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from macop_aht.config import from_toml, to_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
+from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import Progress, Training
 from macop_aht.scenarios import build
 
@@ -102,7 +102,7 @@ def self_play(
     """Train, or go on training, and give every team's greedy self-play return. Writes `result.json` at the end."""
     world, place = build(run.scenario), choose_device(device)
     open_folder(folder, run, resume)
-    torch.set_num_threads(run.threads)
+    use_threads(run.threads)
     training = self_play_training(world, run.training, run.seed, place)
     found = checkpoints.load(folder / "checkpoints")
     kept = 0

@@ -15,6 +15,7 @@ from macop_aht.config import ConfigError, setting, within
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Stack, set_weights, weights
 from macop_aht.learner.replay import Packed
+from macop_aht.learner.threads import begin
 
 Play = Literal["self", "cross"]
 Term = Callable[["Learner", Packed, Tensor], Tensor]  # (learner, batch, q of the batch) -> loss of each member (P,)
@@ -86,23 +87,23 @@ class Learner:
         self.parameters = [*net.parameters(), *self.mixers.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, fused=True)
 
-    def td_loss(self, batch: Packed, q: Tensor, play: Play = "self") -> Tensor:
-        """The squared TD error of each member: (P,M,N,A) -> (P,)."""
+    def td_loss(self, batch: Packed, play: Play = "self") -> tuple[Tensor, Tensor]:
+        """The squared TD error of each member, and the Q values that it is about: (P,), (P,M,N,A)."""
         config = self.config
+        target_q = begin(torch.no_grad()(q_values), self.target_net, batch)  # beside the other network's pass
+        q = q_values(self.net, batch)
         with torch.no_grad():
-            target_q = q_values(self.target_net, batch)
-            target = td_target(q, target_q, self.target_mixers[play], batch, config.gamma, config.td_lambda)
+            target = td_target(q, target_q(), self.target_mixers[play], batch, config.gamma, config.td_lambda)
         chosen = q.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
         error = self.mixers[play](chosen, batch.state, batch.agent) - target
-        return masked_mean(error * error, batch.real)
+        return masked_mean(error * error, batch.real), q
 
     def update(
         self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
     ) -> dict[str, Tensor]:
         """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,)."""
-        q = q_values(self.net, batch)
-        losses = {"td": self.td_loss(batch, q, play)}
-        total = losses["td"]
+        total, q = self.td_loss(batch, play)
+        losses = {"td": total}
         for name, (weight, term) in (terms or {}).items():
             losses[name] = term(self, batch, q)
             total = total + weight * losses[name]

@@ -17,7 +17,7 @@ from torch import Tensor
 from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.update import Learner, Term, q_values
+from macop_aht.learner.update import Learner, Term
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.journal import Journal
@@ -73,7 +73,7 @@ def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Gener
     total = [torch.zeros_like(part) for part in parameters]
     for _ in range(episodes):
         episode = replay.sample(1, rng, learner.device, learner.config.bootstrap_at_limit)
-        loss = learner.td_loss(episode, q_values(learner.net, episode), "cross").sum()
+        loss = learner.td_loss(episode, "cross")[0].sum()
         for sums, gradient in zip(total, torch.autograd.grad(loss, parameters), strict=True):
             sums += gradient**2 / episodes
     return total

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from macop_aht.config import changed, from_mapping, parse
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.runs import open_folder
+from macop_aht.learner.threads import use_threads
 from macop_aht.methods import (
     clear,
     continual,
@@ -197,7 +196,7 @@ def train(
     setup = setup_of(run, device)
     check_groups(run, folder)
     open_folder(folder, run, resume)
-    torch.set_num_threads(run.threads)
+    use_threads(run.threads)
     say(f"device {setup.device}, {run.threads} thread{'s' if run.threads > 1 else ''}")
     journal = Journal(folder, say, show)
     setup = setup._replace(watch=journal.watch)

@@ -13,7 +13,7 @@ from torch import Tensor
 from macop_aht.learner.networks import Backbone, Ego, encode
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector
-from macop_aht.learner.update import Learner, Play, Term, masked_mean, q_values
+from macop_aht.learner.update import Learner, Play, Term, masked_mean
 
 Norm = Literal["squared", "plain"]
 
@@ -59,7 +59,7 @@ def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign
     def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
         other = replay.sample(batch_size, rng, learner.device, learner.config.bootstrap_at_limit)
         other = replace(other, reward=sign * other.reward)
-        return learner.td_loss(other, q_values(learner.net, other), play)
+        return learner.td_loss(other, play)[0]
 
     return term
 
