@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from macop_aht.evaluation.matches import Played, Seats, play
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.protocol import Policy
+from macop_aht.zoo.cards import generator_of
 
 SELECTION = 1 << 19  # the number of the first episode of choosing: no test has so many
 
@@ -46,6 +48,11 @@ class Bundle:
         """Of the settings of the run that it comes from; groups of the same run have it on their cards."""
         settings = self.folder / "run.toml"
         return hashlib.sha256(settings.read_bytes()).hexdigest() if settings.exists() else ""
+
+    @property
+    def generator(self) -> str:
+        """Of its groups, as cards name it."""
+        return generator_of(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))["method"])
 
     def meet(self, world: World, mates: Sequence[Policy], seed: int) -> tuple[Played, _Chosen]:
         """Choose a head for each of T teammates: what came of these episodes (T,budget), and the bundle with its choices."""

@@ -22,7 +22,7 @@ from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.onnx import OnnxPolicy
 from macop_aht.zoo import graphs
-from macop_aht.zoo.cards import INDEX, Card, Split, read_index, write_index
+from macop_aht.zoo.cards import INDEX, Card, Split, generator_of, read_index, write_index
 
 EPISODES = 100  # of self-play, behind the figures on a card
 SEED = 77_000  # of these episodes
@@ -58,7 +58,7 @@ def read_run(folder: Path) -> Run:
         raise FileNotFoundError(f"{folder} holds no run: there is no run.toml in it")
     text = (folder / "run.toml").read_text(encoding="utf-8")
     settings = tomllib.loads(text)
-    generator = settings.get("method", "selfplay").replace("+", "-plus")  # a plus begins a habit in a teammate's name
+    generator = generator_of(settings.get("method", "selfplay"))
     finished = folder / ("summary.json" if "method" in settings else "result.json")
     if not finished.exists():
         raise ValueError(f"the run in {folder} is not finished; go on with --resume first")

@@ -49,6 +49,8 @@ def evaluate(
     if isinstance(agent.player, Bundle):
         met |= {name for name, card in cards.items() if card.config_hash == agent.player.run_hash}
     familiar = {cards[_plain(name)].generator for name in [*met, agent.name] if _plain(name) in cards}
+    if isinstance(agent.player, Bundle):
+        familiar.add(agent.player.generator)
     tiers = {
         name: "seen" if name in met or name == agent.name else _tier(name, cards.get(_plain(name)), familiar)
         for name in mates

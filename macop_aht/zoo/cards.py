@@ -46,6 +46,11 @@ class Card:
             )
 
 
+def generator_of(method: str) -> str:
+    """What cards call a method: a plus begins a habit in a teammate's name."""
+    return method.replace("+", "-plus")
+
+
 def read_index(folder: Path) -> dict[str, Card]:
     """The cards of a scenario's folder by name."""
     path = folder / INDEX
