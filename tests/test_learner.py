@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from macop_aht.learner import recurrence
+from macop_aht.learner import recurrence, update
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.mixers import Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, encode, member, set_member
@@ -240,6 +240,13 @@ def test_lambda_targets_by_hand():
     torch.testing.assert_close(target, torch.tensor([[3.453125, 5.0, 3.625, 1.0]]))
     everything = td_target(q, target_q, Vdn(), tiny_batch(), gamma=0.5, td_lambda=1.0)  # the discounted return
     torch.testing.assert_close(everything, torch.tensor([[0.0 + 0.5 * 2.5, 5.0, 2.5, 1.0]]))
+
+
+def test_compiled_and_plain_targets_agree():
+    batch = filled_replay(build("LBF4", limit=9), population=3).pack(np.tile(np.arange(12), (3, 1)), CPU)
+    next_value = torch.randn(batch.reward.shape, generator=generator(3))
+    found = update._compiled_lambda_target(batch, next_value, 0.9, 0.7)
+    torch.testing.assert_close(found, update._lambda_target(batch, next_value, 0.9, 0.7))
 
 
 def test_gradients_are_clipped_per_member():

@@ -1,4 +1,4 @@
-"""The GRU's way there and back on the CPU, compiled: all steps of all sequences in one call.
+"""What goes step by step through sequences, compiled for the CPU: the GRU's way there and back, and the targets.
 
 A step's matrices are small (tens of rows, 64 wide), so that calling a product would cost more than the product. Four rows and
 four columns of it are taken at once: each number that is loaded is then used four times.
@@ -139,3 +139,21 @@ def backward(first_task, last_task, grad_hidden, weight, squashed, product, befo
                         carried[row, j] = grad * update
                 if t > 0:
                     _add_product(grad_recurrent[p], start + first, rows, back, carried, first)
+
+
+@njit(cache=True, error_model="numpy")
+def lambda_target(counts, gamma, td_lambda, reward, continues, real, next_value, target):
+    """Targets (P,M), from the last step to the first; see `update`. All of one thread: there is little to do."""
+    members, start = target.shape
+    later, later_start = 0, 0  # rows of the step after, and where they begin
+    for t in range(len(counts) - 1, -1, -1):
+        start -= counts[t]
+        for p in range(members):
+            for r in range(counts[t]):
+                here, after = start + r, later_start + r
+                value = reward[p, here] + gamma * continues[p, here] * next_value[p, here]
+                if r < later:
+                    surprise = (target[p, after] - next_value[p, here]) * real[p, after]
+                    value += gamma * td_lambda * continues[p, here] * surprise
+                target[p, here] = value
+        later, later_start = counts[t], start
