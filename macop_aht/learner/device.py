@@ -1,4 +1,4 @@
-"""The one place that decides where tensors live and how many threads work."""
+"""The one place that decides where tensors live, and how many threads work if nobody says so."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def default_threads() -> int:
-    """Two threads where there are two cores: the stacked products are large enough for two, and too small for more."""
+    """Two where there are two cores: a network's pass and its target's go side by side, and a third would find little to do."""
     return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
