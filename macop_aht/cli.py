@@ -198,7 +198,10 @@ def _export(arguments: argparse.Namespace) -> None:
 
     from macop_aht.deploy.export import export
     from macop_aht.deploy.recogniser import RecogniserConfig
+    from macop_aht.learner.device import default_threads
+    from macop_aht.learner.threads import use_threads
 
+    use_threads(default_threads())
     export(Path(arguments.run_folder), Path(arguments.out), _apply_settings(RecogniserConfig(), arguments))
     print(f"wrote {arguments.out}")
 
