@@ -3,8 +3,8 @@
     python benchmarks/learner_throughput.py [--share 0.2] [--out benchmarks/results/learner_throughput.md]
 
 (a) one stacked update of four teams, with a diversity term, against the same written plainly, network by network, with nn.GRU on
-padded batches; (b) training from the first step to the last, in environment steps per second, at the public reference's ratio of
-one episode per update and at the default one; memory in use on the way.
+padded batches, on one thread; (b) training from the first step to the last, in environment steps per second, at the public
+reference's ratio of one episode per update and at the default one; memory in use on the way.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def stacked_update(replay: Replay, every: int) -> Callable[[], None]:
 
 
 def compare(rounds: int, say: Callable[[str], None]) -> None:
-    say("\n## (a) One update of four teams, milliseconds\n")
+    say("\n## (a) One update of four teams, milliseconds; diversity on all 32 episodes or on 8\n")
     say(
-        "| mean length | plain, diversity on all 32 | stacked, all 32 | times faster | stacked, 8 | times faster | TD alone |"
+        "| mean length | plain, one thread, all 32 | stacked, all 32 | times faster | stacked, 8 | times faster | TD alone |"
     )
     say("|---|---|---|---|---|---|---|")
     for mean_length in (5, 10, 20):
