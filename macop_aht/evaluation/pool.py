@@ -19,12 +19,12 @@ from macop_aht.evaluation.bundles import SELECTION
 from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
+from macop_aht.methods.macop import TRIALS
 from macop_aht.methods.origins import ego_of, groups_of, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
-TRIALS = 4  # episodes per head in the testing phase
 AT_ONCE = 8_192  # environments
 
 

@@ -39,6 +39,8 @@ from macop_aht.methods.phases import (
     with_snapshot,
 )
 
+TRIALS = 4  # episodes per head in the testing phase
+
 
 @dataclass(frozen=True)
 class MacopConfig:
@@ -215,8 +217,8 @@ def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tupl
 
 
 def meta_test(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int, episodes: int | None = None) -> int:
-    """The head that the testing phase chooses for a group; without `episodes`, 4 per head."""
-    n_meta, seeds = 4 * ego.n_heads if episodes is None else episodes, count(seed)
+    """The head that the testing phase chooses for a group; without `episodes`, TRIALS per head."""
+    n_meta, seeds = TRIALS * ego.n_heads if episodes is None else episodes, count(seed)
 
     def play(head: int) -> float:
         seating = Seating.cross_play(ego, group, np.array([[head, 0]]), 1, setup.world.controllable)
