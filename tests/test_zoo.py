@@ -16,6 +16,7 @@ import torch
 import macop_aht
 from macop_aht import places, zoo
 from macop_aht.cli import main
+from macop_aht.evaluation import curation
 from macop_aht.evaluation.matches import play
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
@@ -56,6 +57,7 @@ def put(folder, scenario, name, content, **changes):
         "single",
         1.0,
         1.0,
+        name,
     )
     card = replace(card, **changes)
     own = folder / scenario / INDEX
@@ -352,12 +354,38 @@ def test_groups_come_from_runs_with_honest_cards(finished_runs, tmp_path, capsys
     capsys.readouterr()
     assert main(["zoo", "list", "LBF4", *target]) == 0
     assert capsys.readouterr().out.count("selfplay/") == 3
-    wrong = {**cards, "selfplay/0": replace(cards["selfplay/0"], self_play=0.9, best_response=0.9)}
-    write_index(tmp_path / "LBF4", wrong, "")
-    assert main(["zoo", "verify", *target]) == 2
-    captured = capsys.readouterr()
-    assert "the card says 0.900" in captured.out
-    assert "1 groups are not as their cards say" in captured.err
+    wrong = [
+        ({"self_play": 0.9}, "its self-play is"),
+        ({"best_response": 0.9}, "its best response, by selfplay/"),
+        ({"responder": "selfplay/9"}, "there is no group 'selfplay/9'"),
+    ]
+    for change, complaint in wrong:
+        write_index(tmp_path / "LBF4", {**cards, "selfplay/0": replace(cards["selfplay/0"], **change)}, "")
+        assert main(["zoo", "verify", *target]) == 2
+        captured = capsys.readouterr()
+        assert complaint in captured.out
+        assert "1 groups are not as their cards say" in captured.err
+
+
+def test_a_groups_responder_is_the_one_that_does_best_with_it(monkeypatch):
+    monkeypatch.setattr(curation, "EPISODES", 24)
+    world, names, groups = build("SMAC2"), ["selfplay/4", "selfplay/5", "macop/1"], {}
+    for name in names:
+        policy = zoo.load("SMAC2", name)
+        own = curation.figures(world, policy)[0]
+        card = replace(zoo.card("SMAC2", name), self_play=own, best_response=own, responder=name)
+        groups[name] = curation.Candidate(card, b"", policy)
+    cards = curation.with_responders(world, groups, names)
+    for name, card in cards.items():
+        mates = [groups[name].policy]
+        tried = {one: play(world, groups[one].policy, mates, 24, curation.TRIAL_SEED).returns.mean() for one in names}
+        best = max(tried, key=tried.get)
+        result = curation.response(world, groups[best].policy, groups[name].policy)
+        expected = (best, result) if result > card.self_play else (name, card.self_play)
+        assert (card.responder, card.best_response) == expected
+    assert any(card.responder != name for name, card in cards.items())
+    later = {name: replace(groups[name], card=card) for name, card in cards.items()}
+    assert curation.with_responders(world, later, []) == cards
 
 
 def test_what_may_not_enter_the_zoo(finished_runs, tmp_path, capsys):

@@ -6,10 +6,9 @@ Figures come from the files as they lie in the zoo, through onnxruntime, so that
 from __future__ import annotations
 
 import hashlib
-import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,10 +25,11 @@ from macop_aht.zoo.cards import INDEX, Card, Split, generator_of, read_index, wr
 
 EPISODES = 100  # of self-play, behind the figures on a card
 SEED = 77_000  # of these episodes
+TRIAL_SEED = 78_000  # of those by which responders are chosen
 ALIKE = 0.95  # near-duplicates get this share of their self-play from each other,
 AGREE = 0.9  # and act the same in this share of steps
 TOLERANCE = 0.05  # of a figure that is recomputed on another machine, as a share of it
-ABOUT = "Teammate groups of this scenario. best_response is the best return known with the group: its own self-play, or an ego's."
+ABOUT = "Teammate groups of this scenario. best_response is what the responder gets with it: the group that does best with it."
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,6 @@ class Found:
 
     origin: str
     weights: dict[str, np.ndarray]
-    best_head: float  # what the run's ego gets with it; 0 where it has none
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,13 @@ def _generated(folder: Path) -> Iterator[Found]:
     """Every group that the ego has met, once."""
     from macop_aht.learner.checkpoints import read
 
-    summary = json.loads((folder / "summary.json").read_text())
-    best = dict(zip(summary["groups"], summary["best_head"], strict=True))
     met = set()
     for path in sorted((folder / "phases").glob("population-*.npz")):
         arrays, note = read(path)
         for k, name in enumerate(note["names"]):
             if name not in met:
                 met.add(name)
-                yield Found(name, {part: array[k] for part, array in arrays["net"].items()}, best.get(name, 0.0))
+                yield Found(name, {part: array[k] for part, array in arrays["net"].items()})
 
 
 def _teams(folder: Path) -> Iterator[Found]:
@@ -91,7 +88,7 @@ def _teams(folder: Path) -> Iterator[Found]:
         raise ValueError(f"the run in {folder} has no checkpoint")
     average = found[0]["learner"]["average"]
     for k in range(len(next(iter(average.values())))):
-        yield Found(str(k), {part: array[k] for part, array in average.items()}, 0.0)
+        yield Found(str(k), {part: array[k] for part, array in average.items()})
 
 
 # --- Adding
@@ -106,20 +103,22 @@ def add(folder: Path, target: Path, split: Split, most: int | None = None, least
     world = build(run.scenario)
     candidates = [_candidate(run, group, world, target) for group in run.groups]
     candidates = [candidate for candidate in candidates if candidate.card.self_play >= least]
-    present = [_load(card, target) for card in cards.values()]  # of whatever generator and split
-    kept = without_duplicates(world, candidates, present)[:most]
+    present = {name: _load(card, target) for name, card in cards.items()}  # of whatever generator and split
+    kept = without_duplicates(world, candidates, [*present.values()])[:most]
     number = 1 + max(
         (int(name.split("/")[1]) for name, card in cards.items() if card.generator == run.generator), default=-1
     )
-    added = []
-    own.mkdir(parents=True, exist_ok=True)
+    added = {}
     for k, candidate in enumerate(kept):
         name = f"{run.generator}/{number + k}"
-        card = replace(candidate.card, name=name, file=name.replace("/", "-") + ".onnx", split=split)
-        (own / card.file).write_bytes(candidate.content)
-        added.append(card)
-    write_index(own, {**cards, **{card.name: card for card in added}}, ABOUT)
-    return added
+        card = replace(candidate.card, name=name, responder=name, file=name.replace("/", "-") + ".onnx", split=split)
+        added[name] = replace(candidate, card=card)
+    cards = with_responders(world, {**present, **added}, [*added])
+    own.mkdir(parents=True, exist_ok=True)
+    for candidate in added.values():
+        (own / candidate.card.file).write_bytes(candidate.content)
+    write_index(own, cards, ABOUT)
+    return [cards[name] for name in added]
 
 
 def _keep_apart(run: Run, split: Split, cards: dict[str, Card]) -> None:
@@ -152,10 +151,10 @@ def _candidate(run: Run, group: Found, world: World, target: Path) -> Candidate:
     same = agreement(world, policies[0], policies[1]) == 1.0
     content, policy = (half, policies[1]) if same else (single, policies[0])
     self_play, tags = figures(world, policy)
-    best = max(self_play, group.best_head)
+    name = f"{run.generator}/0"
     card = Card(
-        f"{run.generator}/0", run.scenario, run.generator, run.seed, group.origin, run.config_hash, "candidate.onnx",
-        hashlib.sha256(content).hexdigest(), "half" if same else "single", self_play, round(best, 4), tags,
+        name, run.scenario, run.generator, run.seed, group.origin, run.config_hash, "candidate.onnx",
+        hashlib.sha256(content).hexdigest(), "half" if same else "single", self_play, self_play, name, tags,
     )  # fmt: skip
     return Candidate(card, content, policy)
 
@@ -228,14 +227,45 @@ def _alike(world: World, one: Candidate, two: Candidate) -> bool:
     return all(play(world, ego, [mate], EPISODES // 4, SEED).returns.mean() >= ALIKE * own for ego, mate in ways)
 
 
+# --- Best responses
+
+
+def with_responders(world: World, groups: Mapping[str, Candidate], new: Collection[str]) -> dict[str, Card]:
+    """The cards with the best responder of each group among all of them; old groups try only the new ones.
+
+    Chosen by other episodes than those behind the figure: the best of many by luck would not be the best again.
+    """
+    trials: dict[str, dict[str, float]] = {name: {} for name in groups}
+    for name, candidate in groups.items():
+        mates = [mate for mate, other in groups.items() if {name, mate} & {*new} or name == other.card.responder]
+        policies = [groups[mate].policy for mate in mates]
+        means = play(world, candidate.policy, policies, EPISODES, TRIAL_SEED).returns.mean(axis=1) if mates else ()
+        for mate, mean in zip(mates, means, strict=True):
+            trials[mate][name] = float(mean)
+    return {name: _answered(world, groups, name, trials[name]) for name in groups}
+
+
+def _answered(world: World, groups: Mapping[str, Candidate], name: str, tried: Mapping[str, float]) -> Card:
+    """A card with whoever did best in the trial; with the group itself, unless that one really gets more."""
+    card, best = groups[name].card, max(tried, key=lambda responder: (tried[responder], responder == name))
+    result = response(world, groups[best].policy, groups[name].policy)
+    if result <= card.self_play:
+        best, result = name, card.self_play
+    return replace(card, best_response=result, responder=best)
+
+
+def response(world: World, responder: OnnxPolicy, group: OnnxPolicy) -> float:
+    """What a group gets with another in the ego's seats."""
+    return round(float(play(world, _renamed(responder), [_renamed(group)], EPISODES, SEED).returns.mean()), 4)
+
+
 # --- Verifying
 
 
 def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """For every group: scenario, name, and what is wrong with it, or "" for nothing.
 
-    The file is checked, self-play and deeds are recomputed; of a best response, only that it is not less than the self-play,
-    since whoever gave it is not in the zoo.
+    The file is checked, all figures are recomputed; the best response, by the responder that the card names.
     """
     for scenario in scenarios:
         world = build(scenario)
@@ -245,13 +275,21 @@ def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, s
 
 def _complaint(world: World, card: Card, target: Path) -> str:
     try:
-        self_play, tags = figures(world, zoo.load(card.scenario, card.name, target))
+        group, responder = (zoo.load(card.scenario, name, target) for name in (card.name, card.responder))
+        self_play, tags = figures(world, group)
+        best = response(world, responder, group)
     except (ValueError, KeyError, OSError) as error:
         return str(error)
-    if abs(self_play - card.self_play) > TOLERANCE * max(abs(card.self_play), 1.0):
+    if _off(self_play, card.self_play):
         return f"its self-play is {self_play:.3f}, the card says {card.self_play:.3f}"
     if tags[:1] != card.tags[:1]:
         return f"it does {tags[:1]}, the card says {card.tags[:1]}"
-    if card.best_response < self_play - TOLERANCE * max(abs(self_play), 1.0):
-        return f"its best response is {card.best_response:.3f} on the card, less than its self-play, {self_play:.3f}"
+    if _off(best, card.best_response):
+        return f"its best response, by {card.responder}, is {best:.3f}, the card says {card.best_response:.3f}"
+    if best < self_play and _off(best, self_play):
+        return f"its best response, by {card.responder}, is {best:.3f}, less than its self-play, {self_play:.3f}"
     return ""
+
+
+def _off(one: float, two: float) -> bool:
+    return abs(one - two) > TOLERANCE * max(abs(two), 1.0)

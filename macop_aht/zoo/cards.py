@@ -33,7 +33,8 @@ class Card:
     sha256: str
     precision: Literal["single", "half"]
     self_play: float  # greedy mean return with itself
-    best_response: float  # of an ego trained with it alone, or of the best known head
+    best_response: float  # what the responder gets with it, in the ego's seats
+    responder: str  # the group of the zoo that does best with it, often itself
     tags: list[str] = field(default_factory=list)  # what it does, most often first
     split: Split = "train"
 
