@@ -29,14 +29,20 @@ KINDS = {  # how many different deeds a scenario has; 0: there is no such number
 }  # fmt: skip
 
 
-def run(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> dict[str, Any]:
-    """Train, or finish training, one run in a process of its own, with further options of `macop train`; gives its figures."""
-    folder = work / "-".join([scenario, method, str(seed), preset, *(word.strip("-") for word in options)])
+def train(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> Path:
+    """Train, or finish training, one run in a process of its own, with further options of `macop train`; gives its folder."""
+    folder = work / "-".join([scenario, method, str(seed), preset, *(Path(word).name.strip("-") for word in options)])
     command = [sys.executable, "-m", "macop_aht", "train", scenario, "--method", method, "--preset", preset]
     command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder), *options]
     if not (folder / "summary.json").exists():
         resume = ["--resume"] if (folder / "run.toml").exists() else []
         subprocess.run(command + resume, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def run(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> dict[str, Any]:
+    """The figures of such a run, with the groups that sabotage."""
+    folder = train(scenario, method, seed, preset, work, options)
     figures = json.loads((folder / "summary.json").read_text())
     if "sabotage" not in figures:
         figures["sabotage"] = sabotage(folder, figures)

@@ -1,10 +1,11 @@
-"""What goes step by step through sequences, compiled for the CPU: the GRU's way there and back, and the targets.
+"""What goes step by step through sequences, compiled for the CPU: packing, the GRU's way there and back, and the targets.
 
 A step's matrices are small (tens of rows, 64 wide), so that calling a product would cost more than the product. Four rows and
 four columns of it are taken at once: each number that is loaded is then used four times.
 
 The rows of each of P members are shared out in CHUNKS tasks, and a call does the tasks from `first_task` up to `last_task`, so
-that threads can share them; the results do not depend on who does which. All arrays are contiguous float32; outputs come last.
+that threads can share them; the results do not depend on who does which. Arrays are contiguous, and float32 but for what is
+packed; outputs come last.
 """
 
 from __future__ import annotations
@@ -25,6 +26,37 @@ _P = tuple(
 _Q = tuple(
     np.float32(c) for c in (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 )
+
+
+@njit(cache=True, nogil=True)
+def pack(
+    counts, ring, slot, seats, length, obs, mask, action, reward, state,
+    inputs, packed_mask, packed_action, packed_reward, packed_state, real,
+):  # fmt: skip
+    """The first `counts[t]` of the episodes in `ring` and `slot`, (P,batch) each, at every step t: see `replay`.
+
+    `inputs` (P,M,N,in), zero before, are the networks': the observation, the last action and the agent.
+    """
+    agents, size, actions = len(seats), obs.shape[-1], mask.shape[-1]
+    for p in range(len(ring)):
+        m = 0
+        for t in range(len(counts)):
+            for row in range(counts[t]):
+                q, s = ring[p, row], slot[p, row]
+                for n in range(agents):
+                    for j in range(size):
+                        inputs[p, m, n, j] = obs[q, s, t, n, j]
+                    if t > 0 and action[q, s, t - 1, n] >= 0:
+                        inputs[p, m, n, size + action[q, s, t - 1, n]] = _ONE
+                    inputs[p, m, n, size + actions + seats[n]] = _ONE
+                    for j in range(actions):
+                        packed_mask[p, m, n, j] = mask[q, s, t, n, j]
+                    packed_action[p, m, n] = max(action[q, s, t, n], 0)
+                for j in range(state.shape[-1]):
+                    packed_state[p, m, j] = state[q, s, t, j]
+                packed_reward[p, m] = reward[q, s, t]
+                real[p, m] = t < length[q, s]
+                m += 1
 
 
 @njit(inline="always")

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macop_aht.learner.networks import Shape, encode
+from macop_aht.learner import kernels
+from macop_aht.learner.networks import Shape
 from macop_aht.scenarios.spec import World
 
 
@@ -138,7 +139,7 @@ class Replay:
         order = rng.permutation(self.rings) if self.rings > 1 else np.zeros(1, dtype=np.int64)
         ring = member * self.rings + order[np.arange(batch) % self.rings]
         slots = np.empty(batch, dtype=np.int64)
-        for own in np.unique(ring):
+        for own in sorted({*ring.tolist()}):
             wanted = ring == own
             slots[wanted] = rng.choice(np.flatnonzero(self.length[own]), size=wanted.sum(), replace=False)
         return ring, slots
@@ -155,30 +156,24 @@ class Replay:
         running = seen[:, None, :] > np.arange(seen.max())[None, :, None]  # (P,T,batch)
         counts = running.sum(axis=2).max(axis=0)
         step = np.repeat(np.arange(len(counts)), counts)  # (M,)
-        row = np.concatenate([np.arange(count) for count in counts])
-        start = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        has_next = (step + 1 < len(counts)) & (row < np.append(counts[1:], 0)[step])
+        start = np.cumsum(counts) - counts
+        row = np.arange(len(step)) - start[step]
+        has_next = row < np.append(counts[1:], 0)[step]
         following = np.where(has_next, np.append(start[1:], 0)[step] + row, 0)
 
-        own, slot = ring[:, row], slots[:, row]  # (P,M)
-        taken, at = self.length[own, slot], (own, slot, step)
-        last_action = self.action[own, slot, np.maximum(step - 1, 0)]
-        last_action[:, step == 0] = -1
-
-        def tensor(array: np.ndarray) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-        agent = torch.from_numpy(self.seats).expand(last_action.shape)
-        inputs = encode(self.shape, torch.from_numpy(self.obs[at]), torch.from_numpy(last_action), agent)
-        return Packed(
-            counts=tuple(int(count) for count in counts),
-            agent=tensor(self.seats),
-            following=tensor(following),
-            inputs=inputs.to(device),
-            mask=tensor(self.mask[at]),
-            action=tensor(np.maximum(self.action[at], 0)),
-            reward=tensor(self.reward[at]),
-            real=tensor((step < taken).astype(np.float32)),
-            continues=tensor((step + 1 < seen[:, row]).astype(np.float32)),
-            state=tensor(self.state[at]),
-        )
+        rows = (*ring.shape[:1], len(step))
+        agents, actions, state = *self.mask.shape[-2:], self.state.shape[-1]
+        packed = {
+            "inputs": np.zeros((*rows, agents, self.shape.input), dtype=np.float32),
+            "mask": np.empty((*rows, agents, actions), dtype=np.bool_),
+            "action": np.empty((*rows, agents), dtype=np.int64),
+            "reward": np.empty(rows, dtype=np.float32),
+            "state": np.empty((*rows, state), dtype=np.float32),
+            "real": np.empty(rows, dtype=np.float32),
+        }
+        content = (self.length, self.obs, self.mask, self.action, self.reward, self.state)
+        kernels.pack(counts, ring, slots, self.seats, *content, *packed.values())
+        packed["continues"] = (step + 1 < seen[:, row]).astype(np.float32)
+        packed |= {"agent": self.seats, "following": following}
+        tensors = {name: torch.from_numpy(array).to(device) for name, array in packed.items()}
+        return Packed(counts=tuple(counts.tolist()), **tensors)

@@ -96,6 +96,7 @@ class Learner:
         self.target_net, self.target_mixers = copy.deepcopy(net), copy.deepcopy(self.mixers)
         self.average = copy.deepcopy(net)  # of the last weights: what the training ends in
         self.parameters = [*net.parameters(), *self.mixers.parameters()]
+        self._averaging: tuple[list[Tensor], list[Tensor]] = [*self.average.parameters()], [*net.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, fused=True)
 
     def td_loss(self, batch: Packed, play: Play = "self") -> tuple[Tensor, Tensor]:
@@ -123,9 +124,7 @@ class Learner:
         losses["grad_norm"] = clip_per_member(self.parameters, self.config.max_grad_norm)
         self.optimiser.step()
         with torch.no_grad():
-            averages: list[Tensor] = list(self.average.parameters())
-            latest: list[Tensor] = list(self.net.parameters())
-            torch._foreach_lerp_(averages, latest, 1.0 - self.config.averaging)
+            torch._foreach_lerp_(*self._averaging, 1.0 - self.config.averaging)
         return {name: loss.detach() for name, loss in losses.items()}
 
     def _parts(self) -> dict[str, nn.Module]:
@@ -175,9 +174,10 @@ class Learner:
 def clip_per_member(parameters: list[nn.Parameter], limit: float) -> Tensor:
     """Scale each member's gradient to at most `limit`, as if it stood alone. Gives the norms before: (P,)."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    square = torch.stack([gradient.flatten(1).square().sum(dim=1) for gradient in gradients]).sum(dim=0)
-    norm = square.sqrt()
+    norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+    norm = torch.linalg.vector_norm(norms, dim=0)
     scale = (limit / (norm + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+    if (scale < 1.0).any():
+        for gradient in gradients:
+            gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
     return norm
