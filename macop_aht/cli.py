@@ -479,7 +479,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         "--preset",
         choices=("paper", "fast", "demo"),
         default="fast",
-        help="paper: its numbers of steps; fast: the same, until fewer are measured to do as well; demo: a minute or two "
+        help="paper: its numbers of steps; fast: fewer updates where these are measured to do as well; demo: a minute or two "
         "(default: %(default)s)",
     )
     evaluation = commands.add_parser("evaluate", help="tell how good an agent is with teammates that it has not met")
