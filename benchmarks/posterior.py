@@ -36,7 +36,7 @@ class Posterior:
     def __init__(self, agent: EgoAgent, groups: Stack, temperature: float, teams: int) -> None:
         described = agent.manifest["zero_shot"]
         self._agent, self._groups, self._temperature, self._leak = agent, groups, temperature, described["leak"]
-        self._returns = torch.tensor(described["returns"]).T  # (G,K)
+        self._returns = torch.tensor(described["returns"]).T[: groups.population]  # (G,K)
         names = [name.partition("_") for name in agent.manifest["observations"]]
         roles = {"self": "other0", "other0": "self"}
         exchanged = [(roles.get(role, role), line, entry) for role, line, entry in names]

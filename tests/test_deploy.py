@@ -28,7 +28,7 @@ from macop_aht.deploy.export import (
     whole,
     write_bundle,
 )
-from macop_aht.deploy.recogniser import Meetings, Recogniser, RecogniserConfig, train
+from macop_aht.deploy.recogniser import OFTEN, Meetings, Recogniser, RecogniserConfig, company, train
 from macop_aht.deploy.runtime import BundleError, EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.evaluation.matches import play, sessions
@@ -251,6 +251,16 @@ def test_a_head_that_was_settled_on_is_played_to_the_end(told):
         assert len(np.unique(histories.head[:length, b][settled])) <= 1
     assert 0.2 < histories.settled[0].mean() < 0.4
     assert set(histories.head[-1][histories.settled[-1]]) == {0, 1}
+
+
+def test_the_egos_heads_are_groups_too_but_met_less_often():
+    world, ego = make_ego("LBF4", heads=3)
+    everyone = company(ego, Stack(ego.shape, 2, torch.Generator().manual_seed(1)))
+    rows, memory = torch.rand(1, 6, ego.shape.input), torch.rand(1, 6, ego.shape.hidden)
+    q, _ = everyone.step(rows.expand(5, -1, -1), memory.expand(5, -1, -1))
+    torch.testing.assert_close(q[2:], ego.step(rows, memory)[0])
+    counts = np.bincount(Meetings(world, ego, everyone, RecogniserConfig(), seed=0, heads=3).group)
+    np.testing.assert_array_equal(counts // counts[-1], [OFTEN, OFTEN, 1, 1, 1])
 
 
 def test_the_belief_is_torchs(told):

@@ -49,6 +49,7 @@ def measure(
     by_group = (len(groups), -1)
     return {
         "episodes": episodes,
+        "groups": [group.name.removeprefix("group ") for group in groups],
         "heads": heads.tolist(),
         "best_head": known.reshape(by_group).mean(axis=1).tolist(),
         "meta_test": tested[:, meta:].reshape(by_group).mean(axis=1).tolist(),
@@ -96,13 +97,13 @@ def plot(manifest: Mapping[str, Any], path: Path) -> None:
     rows = {f"head {head}": row for head, row in enumerate(figures["heads"])}
     rows |= {"zero-shot, first": figures["zero_shot_first"], "zero-shot, later": figures["zero_shot_later"]}
     title = f"{manifest['method']} on {manifest['scenario']}: return with every group"
-    plots.heat_map(np.array(list(rows.values())), list(rows), manifest["zero_shot"]["groups"], title, path)
+    plots.heat_map(np.array(list(rows.values())), list(rows), figures["groups"], title, path)
 
 
 def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, plotted: bool = False) -> str:
     """The bundle in words and tables: everything in it is from the manifest, but for what `tiers` gives."""
-    described, figures = manifest["zero_shot"], manifest["figures"]
-    groups, calibrated = described["groups"], figures["calibration"]
+    figures = manifest["figures"]
+    groups, calibrated = figures["groups"], figures["calibration"]
     means = {name: np.mean(figures[name]) for name in ("best_head", "zero_shot_first", "zero_shot_later", "meta_test")}
     lines = [
         f"# {manifest['method']} on {manifest['scenario']}, seed {manifest['seed']}",
@@ -139,8 +140,9 @@ def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, 
         "",
         "## Belief",
         "",
-        f"In {100 * calibrated['right']:.0f}% of all steps the likeliest group was the one that played; groups that act alike "
-        f"count as mistaken for each other. Expected calibration error {calibrated['error']:.3f}.",
+        f"In {100 * calibrated['right']:.0f}% of all steps the likeliest group was the one that played; those that act alike, "
+        "groups or heads of the ego itself, count as mistaken for each other. Expected calibration error "
+        f"{calibrated['error']:.3f}.",
         "",
         "| believed | right | steps |",
         "|---|---|---|",

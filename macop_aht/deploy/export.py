@@ -74,7 +74,7 @@ def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> G
 class Recognition:
     """What the zero-shot selector is made of."""
 
-    groups: list[str]  # their names in the run
+    groups: list[str]  # their names in the run; then the heads, which are groups to it as well
     weights: Mapping[str, np.ndarray]  # the recogniser's
     leak: float
 
@@ -222,20 +222,22 @@ def export(
     setup = setup_of(run, "cpu")
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
     world, ego, named = setup.world, ego_of(run_folder, setup), groups_met(run_folder, setup)
-    groups = Stack.gather([(group, 0) for group in named.values()])
+    met = Stack.gather([(group, 0) for group in named.values()])
     with torch.no_grad():
         check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
     with whole(folder) as place:
         say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
-        heads = cross_returns(setup, ego, groups, setup.phase_seed(3_000))
-        trained = recogniser.train(world, ego, groups, heads, config, setup.phase_seed(3_001))
-        recognition = Recognition(list(named), weights(trained), config.leak)
+        company = recogniser.company(ego, met)
+        names = [*named, *(f"head {k}" for k in range(ego.n_heads))]
+        returns = cross_returns(setup, ego, company, setup.phase_seed(3_000))
+        trained = recogniser.train(world, ego, company, returns, config, setup.phase_seed(3_001), ego.n_heads)
+        recognition = Recognition(names, weights(trained), config.leak)
         with torch.no_grad():
             check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
-        mates = group_policies(run_folder)
-        manifest["figures"] = card.measure(place, world, mates, heads, config.test_episodes, setup.phase_seed(3_002))
+        mates, known = group_policies(run_folder), returns[:, : len(named)]
+        manifest["figures"] = card.measure(place, world, mates, known, config.test_episodes, setup.phase_seed(3_002))
         tiers = card.tiers(place, manifest, config.tier_episodes) if config.tier_episodes else {}
         write_manifest(place, manifest)
         if config.plot:

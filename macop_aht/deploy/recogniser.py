@@ -12,7 +12,8 @@ believed before anything is seen, and it leaks towards not knowing with every st
     head   = argmax value
 
 The correction is what makes a head's value depend on where the others have left it. It also serves with teammates that are none
-of the groups: what a head gets where things stand like this may be known where the name of the group is not.
+of the groups: what a head gets where things stand like this may be known where the name of the group is not. For the sake of such
+teammates the ego's own heads are among the groups: each is another way of acting as a group that it was trained with.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
 ENVIRONMENTS = (64, 512)  # in lockstep, at least and at most; one for each group
 NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those episodes in which it does
 FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
+OFTEN = 2  # times as many episodes with a group of the run as with a head in the teammates' place
 LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
 CLIP = 1.0  # norm of a gradient
 
@@ -153,18 +155,23 @@ class Histories:
 
 
 class Meetings:
-    """The ego with all groups, in as many environments each; who meets whom changes now and then, and in mid-episode.
+    """The ego with all groups; who meets whom changes now and then, and in mid-episode.
 
     In half of the episodes the ego plays as it will, by what the recogniser makes of it so far, its belief fresh or carried over.
     In the others it plays any head, or one after the other. At some step it settles on a head, the one that the recogniser values
     most or any: what the episode returns is the value of that head from there on.
     """
 
-    def __init__(self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int) -> None:
-        copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // groups.population)
-        pairs = np.array([(0, group) for group in range(groups.population)])
+    def __init__(
+        self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int, heads: int = 0
+    ) -> None:
+        """The last `heads` of the groups are the ego's own, and met less often."""
+        met = groups.population - heads
+        who = [*range(met)] * OFTEN + [*range(met, groups.population)]
+        copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // len(who))
+        pairs = np.array([(0, group) for group in who])
         seating = Seating.cross_play(ego, groups, pairs, copies, world.controllable)
-        self.group = np.repeat(np.arange(groups.population), copies)  # (B,) who is in each environment
+        self.group = np.repeat(who, copies)  # (B,) who is in each environment
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
@@ -223,13 +230,21 @@ class Meetings:
         self.group[to] = self.group.copy()
 
 
+def company(ego: Ego, groups: Stack) -> Stack:
+    """All that a recogniser is to tell apart: the groups that the ego met, and behind them its own heads."""
+    return Stack.gather([(stack, k) for stack in (groups, ego.apart()) for k in range(stack.population)])
+
+
 def train(
-    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int, heads: int = 0
 ) -> Recogniser:
-    """A recogniser of these groups for this ego, whose heads get `returns` (K,G) with them; the same for the same seed."""
+    """A recogniser of these groups for this ego, whose heads get `returns` (K,G) with them; the same for the same seed.
+
+    The last `heads` of the groups are the ego's own: see `company`.
+    """
     recogniser = Recogniser(ego.shape, returns, torch.Generator().manual_seed(seed))
     optimiser = torch.optim.Adam(recogniser.parameters(), lr=config.lr)
-    meetings, rng, done = Meetings(world, ego, groups, config, seed), np.random.default_rng([seed, 2]), 0
+    meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0
     while done < config.steps:
         histories = meetings.play(recogniser)
         for chosen in _batches(histories.length, config.batch, rng):

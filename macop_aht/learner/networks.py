@@ -164,6 +164,14 @@ class Ego(nn.Module):
         """Whole sequences in packed form: (1,M,in) -> q of all heads (K,M,A)."""
         return self._all_heads(self.backbone(inputs, counts))
 
+    def apart(self) -> Stack:
+        """Copies of the heads, each with a copy of the backbone: K networks."""
+        stack = Stack(self.shape, self.n_heads).to(self.heads.head1.weight.device)
+        with torch.no_grad():
+            for own, copy in zip(self.parameters(), stack.parameters(), strict=True):
+                copy.copy_(own)
+        return stack
+
     def add_head(self, head: Heads) -> None:
         """A copy of that head behind the others; they keep their weights."""
         for old, new in zip(self.heads.parameters(), head.parameters(), strict=True):
