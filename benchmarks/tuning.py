@@ -1,9 +1,9 @@
-"""The weights that the paper leaves open, on seeds that no result is of: LIPO's of cross-play, EWC's of its penalty.
+"""Weights that the paper leaves open, or that mean something else here, on seeds that no result is of.
 
-    python benchmarks/tuning.py [--scenario LBF4] [--alphas 0.03 0.1 0.3 1] [--mus 30 1000 30000] [--seeds 100 101]
+    python benchmarks/tuning.py [--weights alpha-cross mu alpha-reg] [--seeds 100 101] [--preset paper] [--parallel 2]
 
-LIPO: the groups should be good with themselves and bad with each other. EWC: its ego should do well with all groups it
-met, TrajeDi's. Runs can be resumed; each has one thread.
+LIPO's groups should be good with themselves and bad with each other. EWC's ego, and Macop's, should in the end do well with all
+groups that they met one after the other. Runs can be resumed; each has one thread.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from macop import WORK, train
@@ -21,36 +22,58 @@ from macop import WORK, train
 from macop_aht.learner.threads import use_threads
 from macop_aht.reproduction.fig_crossplay import apart, matrix
 
-NO_EGO = ["--ego.steps", "2000"]  # where only the groups matter
+NO_EGO = ("--ego.steps", "2000")  # where only the groups matter
+ONCE = ("--min-iterations", "1", "--max-iterations", "1")
 
 
-def lipo(folder: Path) -> list[str]:
-    """Self-play, cross-play, and the number of different deeds."""
+def among_themselves(folder: Path) -> list[str]:
+    """Of a run's groups."""
     figures = json.loads((folder / "summary.json").read_text())
     own, kinds = figures["self_play"], len({deed for deed in figures["deeds"] if deed})
     return [f"{statistics.mean(own):.2f}", f"{min(own):.2f}", f"{apart(matrix(folder)[1]):.2f}", str(kinds)]
 
 
-def ewc(folder: Path) -> list[str]:
-    """What the ego gets with all of the groups, and with the worst of them."""
-    returns = json.loads((folder / "summary.json").read_text())["ego"]
-    return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}"]
+def in_the_end(folder: Path) -> list[str]:
+    """Of a run's ego with all groups that it met, each by the head that does best."""
+    figures = json.loads((folder / "summary.json").read_text())
+    returns = figures["best_head"]
+    return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(figures["heads"])]
 
 
-def table(head: Iterable[str], entries: dict[str, list[list[str]]]) -> list[str]:
-    """A line per value, the figures of the seeds beside each other."""
-    names = list(head)
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for value, seeds in entries.items():
-        lines.append(f"| {value} | {' | '.join(', '.join(column) for column in zip(*seeds, strict=True))} |")
-    return lines
+@dataclass(frozen=True)
+class Weight:
+    """What is varied, in which runs, and what these are judged by."""
+
+    about: str
+    scenarios: tuple[str, ...]
+    method: str
+    values: tuple[str, ...]
+    figures: Callable[[Path], list[str]]
+    columns: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # method and options of the run whose groups are learnt with
+
+
+EGO = ("return", "with the worst group", "heads")
+WEIGHTS = {
+    "alpha-cross": Weight(
+        "LIPO: its groups with themselves and with each other.", ("LBF4",), "lipo", ("0.03", "0.1", "0.3", "1"),
+        among_themselves, ("self-play", "of the worst group", "cross-play", "different deeds"), NO_EGO,
+    ),
+    "mu": Weight(
+        "EWC: its ego in the end, with the groups of TrajeDi that it met one after the other.", ("LBF4",), "ewc",
+        ("30", "1000", "30000"), in_the_end, EGO, groups=("trajedi", *NO_EGO),
+    ),
+    "alpha-reg": Weight(
+        "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
+        ("PP2", "CN3", "LBF4"), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
+    ),
+}  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", default="LBF4")
-    parser.add_argument("--alphas", nargs="+", default=["0.03", "0.1", "0.3", "1"], help="of LIPO's alpha_cross")
-    parser.add_argument("--mus", nargs="+", default=["30", "1000", "30000"], help="of EWC's mu")
+    parser.add_argument("--weights", nargs="+", choices=list(WEIGHTS), default=list(WEIGHTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
@@ -59,48 +82,41 @@ def main() -> int:
     arguments = parser.parse_args()
     use_threads(1)
 
-    def made(method: str, seed: int, *options: str) -> Path:
-        return train(arguments.scenario, method, seed, arguments.preset, arguments.work, options)
+    def made(job: tuple[str, str, int, tuple[str, ...]]) -> Path:
+        return train(*job[:3], arguments.preset, arguments.work, job[3])
 
+    jobs = {
+        (name, scenario, value, seed): (scenario, weight.method, seed, (*weight.options, f"--{name}", value))
+        for name, weight in WEIGHTS.items()
+        if name in arguments.weights
+        for scenario in weight.scenarios
+        for value in weight.values
+        for seed in arguments.seeds
+    }
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        lent = dict(
-            zip(arguments.seeds, pool.map(lambda seed: made("trajedi", seed, *NO_EGO), arguments.seeds), strict=True)
-        )
-        jobs = [
-            ("lipo", seed, *NO_EGO, "--alpha-cross", value) for value in arguments.alphas for seed in arguments.seeds
-        ]
-        jobs += [
-            ("ewc", seed, "--groups", str(lent[seed]), "--mu", mu) for mu in arguments.mus for seed in arguments.seeds
-        ]
-        folders = list(pool.map(lambda job: made(*job), jobs))
-    found = [(job[0], job[-1], folder) for job, folder in zip(jobs, folders, strict=True)]
+        borrowed = {key: WEIGHTS[key[0]].groups for key in jobs if WEIGHTS[key[0]].groups}
+        lenders = {key: (key[1], groups[0], key[3], groups[1:]) for key, groups in borrowed.items()}
+        distinct = list(dict.fromkeys(lenders.values()))
+        lent = dict(zip(distinct, pool.map(made, distinct), strict=True))
+        for key, lender in lenders.items():
+            scenario, method, seed, options = jobs[key]
+            jobs[key] = scenario, method, seed, ("--groups", str(lent[lender]), *options)
+        folders = dict(zip(jobs, pool.map(made, jobs.values()), strict=True))
     lines = [
         "# Weights that the paper leaves open",
         "",
-        f"`python benchmarks/tuning.py --scenario {arguments.scenario} --alphas {' '.join(arguments.alphas)} "
-        f"--mus {' '.join(arguments.mus)} --seeds {' '.join(map(str, arguments.seeds))} --preset {arguments.preset}`, "
-        "a figure per seed.",
-        "",
-        "LIPO's groups with themselves and with each other:",
-        "",
-        *table(
-            ["alpha_cross", "self-play", "of the worst group", "cross-play", "different deeds"],
-            {
-                value: [lipo(folder) for method, own, folder in found if (method, own) == ("lipo", value)]
-                for value in arguments.alphas
-            },
-        ),
-        "",
-        "EWC's ego, in the end, with the groups of TrajeDi that it met one after the other:",
-        "",
-        *table(
-            ["mu", "return", "with the worst group"],
-            {
-                value: [ewc(folder) for method, own, folder in found if (method, own) == ("ewc", value)]
-                for value in arguments.mus
-            },
-        ),
+        f"`python benchmarks/tuning.py --weights {' '.join(arguments.weights)} --seeds {' '.join(map(str, arguments.seeds))} "
+        f"--preset {arguments.preset}`, a figure per seed.",
     ]
+    for name in arguments.weights:
+        weight = WEIGHTS[name]
+        lines += ["", weight.about, "", f"| scenario | {name} | {' | '.join(weight.columns)} |"]
+        lines += ["|---" * (2 + len(weight.columns)) + "|"]
+        for scenario in weight.scenarios:
+            for value in weight.values:
+                seeds = [weight.figures(folders[name, scenario, value, seed]) for seed in arguments.seeds]
+                cells = (", ".join(column) for column in zip(*seeds, strict=True))
+                lines.append(f"| {scenario} | {value} | {' | '.join(cells)} |")
     text = "\n".join(lines) + "\n"
     arguments.out.write_text(text)
     print(text)
