@@ -179,7 +179,7 @@ def test_cross_play_counts_against_both(monkeypatch):
     same = collector.replay.sample(
         training.batch, np.random.default_rng([seed, 4]), CPU
     )  # the term's own draws once more
-    torch.testing.assert_close(loss, learner.td_loss(same, "cross")[0])
+    torch.testing.assert_close(loss, learner.td_loss(same, "cross"))
 
 
 # --- EWC
@@ -271,7 +271,7 @@ def test_rehearsal_is_the_loss_on_earlier_groups():
     again = Replay(world, 1, 12, False, [0], rings=2)
     again.load_arrays({**memory, "next": np.zeros(2, dtype=np.int64), "full": np.array(True)})
     batch = again.sample(8, np.random.default_rng([5, 3]), CPU)
-    expected = learner.td_loss(batch, "cross")[0]
+    expected = learner.td_loss(batch, "cross")
     torch.testing.assert_close(term(learner, None, None), expected)
 
 

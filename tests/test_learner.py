@@ -1,6 +1,7 @@
 """The engine against plain twins and numbers worked out by hand."""
 
 import copy
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from macop_aht.learner.networks import Ego, Heads, Shape, Stack, encode, member,
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector, Exploration, Rollout, Seating, greedy_returns
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
-from macop_aht.learner.threads import use_threads
+from macop_aht.learner.threads import begin, use_threads
 from macop_aht.learner.training import Source, Training, TrainingConfig, epsilon_at
 from macop_aht.learner.update import Learner, UpdateConfig, clip_per_member, q_values, td_target
 from macop_aht.scenarios import build
@@ -84,6 +85,22 @@ def test_compiled_and_plain_ways_agree(monkeypatch, threads):
         found.append([hidden, *[tensor.grad for tensor in inputs]])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-5)
+
+
+def test_what_no_helper_has_begun_is_done_where_it_is_wanted():
+    use_threads(2)
+    begun, wanted, here = threading.Event(), threading.Event(), threading.get_ident()
+
+    def wait():
+        begun.set()
+        assert wanted.wait(60)
+        return threading.get_ident()
+
+    busy = begin(wait)
+    assert begun.wait(60)  # the only helper waits
+    assert begin(threading.get_ident)() == here
+    wanted.set()
+    assert busy() != here
 
 
 def test_compiled_tanh_is_tanh_everywhere():

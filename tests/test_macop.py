@@ -22,6 +22,7 @@ from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, terms
@@ -66,7 +67,7 @@ def test_diversity_is_the_divergence_in_every_members_own_states():
     replay = filled_replay(world, population=3)
     learner = Learner(Stack(Shape.of(world), 3, generator()), Vdn(), UpdateConfig())
     batch = replay.pack(np.tile(np.arange(12), (3, 1)), CPU)
-    loss = terms.diversity(every=1)(learner, batch, q_values(learner.net, batch))
+    loss = terms.diversity(every=1)(learner, batch, lambda: q_values(learner.net, batch))
     for p in range(3):
         own = replay.pack(np.tile(np.arange(12), (3, 1)), CPU)
         same = replace(
@@ -82,6 +83,22 @@ def test_diversity_is_the_divergence_in_every_members_own_states():
     assert (gradient[[0, 2]] == 0).all()
 
 
+def test_an_update_does_not_depend_on_the_number_of_threads():
+    world, found = build("LBF4", limit=6), []
+    replay = filled_replay(world, population=3)
+    losses = {"diversity": (0.1, terms.diversity(every=2)), "cross": (0.1, terms.td_on(replay, 8, [0], "cross", -1.0))}
+    for threads in (1, 2):
+        use_threads(threads)
+        learner = Learner(Stack(Shape.of(world), 3, generator()), Vdn(), UpdateConfig())
+        for _ in range(3):
+            learner.update(replay.pack(np.tile(np.arange(12), (3, 1)), CPU), losses)
+        found.append(weights(learner.net))
+        losses["cross"] = (0.1, terms.td_on(replay, 8, [0], "cross", -1.0))  # its draws once more
+    use_threads(1)
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[1][name])
+
+
 def test_incompatibility_is_the_loss_of_the_negated_reward():
     world = build("LBF4", limit=6)
     replay = filled_replay(world, population=2)
@@ -89,8 +106,10 @@ def test_incompatibility_is_the_loss_of_the_negated_reward():
     batch = replay.pack(np.tile(np.arange(12), (2, 1)), CPU)
     term = terms.td_on(replay, 12, [0], "cross", sign=-1.0)  # all twelve episodes, in another order
     mirrored = replace(batch, reward=-batch.reward)
-    expected = learner.td_loss(mirrored)[0]
-    torch.testing.assert_close(term(learner, batch, q_values(learner.net, batch)), expected, rtol=1e-4, atol=1e-5)
+    expected = learner.td_loss(mirrored)
+    torch.testing.assert_close(
+        term(learner, batch, lambda: q_values(learner.net, batch)), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_regulariser_by_hand():

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from macop_aht.learner import kernels
-from macop_aht.learner.threads import begin, free_threads
+from macop_aht.learner.threads import begin, thread_count
 
 
 def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
@@ -93,11 +93,11 @@ def _compiled(tensor: Tensor) -> bool:
 
 
 def _through(kernel: Any, tensors: Sequence[Tensor], counts: Sequence[int], outputs: Sequence[Tensor]) -> None:
-    """Call a kernel, in as many threads as are free."""
+    """Call a kernel, in all threads that have nothing else to do."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     arguments = (*arrays, np.array(counts), *[output.numpy() for output in outputs])
     tasks = kernels.CHUNKS * len(arrays[0])
-    shares = list(pairwise(np.linspace(0, tasks, min(free_threads(), tasks) + 1, dtype=np.int64)))
+    shares = list(pairwise(np.linspace(0, tasks, min(thread_count(), tasks) + 1, dtype=np.int64)))
     ends = [begin(kernel, *share, *arguments) for share in shares[1:]]
     kernel(*shares[0], *arguments)
     for end in ends:

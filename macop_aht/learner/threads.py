@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
-from threading import Lock
 from typing import Any, TypeVar
 
 import torch
 
 Result = TypeVar("Result")
 _count = 1
-_busy, _counting = 0, Lock()  # helpers at work
 
 
 def use_threads(count: int) -> None:
@@ -27,30 +25,22 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(1)
 
 
-def free_threads() -> int:
-    """How many threads have nothing to do, this one among them."""
-    return max(_count - _busy, 1)
+def thread_count() -> int:
+    """How many threads there are to share work out to, this one among them."""
+    return _count
 
 
 @cache
-def _helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_name_prefix="helper", initializer=torch.set_num_threads, initargs=(1,))
+def _helpers(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="helper", initializer=torch.set_num_threads, initargs=(1,))
 
 
 def begin(work: Callable[..., Result], *arguments: Any) -> Callable[[], Result]:
-    """Begin work in a helper, if one is free; gives what waits for its end, and must be called."""
-    global _busy
-    with _counting:
-        if free_threads() == 1:
-            return partial(work, *arguments)
-        _busy += 1
-    return partial(_end, _helpers().submit(work, *arguments))
+    """Leave work to the helpers; gives what ends it. What no helper has begun by then is done where it is wanted."""
+    if _count == 1:
+        return partial(work, *arguments)
+    return partial(_end, _helpers(_count - 1).submit(work, *arguments), work, *arguments)
 
 
-def _end(promise: Future[Result]) -> Result:
-    global _busy
-    try:
-        return promise.result()
-    finally:
-        with _counting:
-            _busy -= 1
+def _end(promise: Future[Result], work: Callable[..., Result], *arguments: Any) -> Result:
+    return work(*arguments) if promise.cancel() else promise.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,9 @@ from macop_aht.learner.replay import Packed
 from macop_aht.learner.threads import begin
 
 Play = Literal["self", "cross"]
-Term = Callable[["Learner", Packed, Tensor], Tensor]  # (learner, batch, q of the batch) -> loss of each member (P,)
+Term = Callable[
+    ["Learner", Packed, Callable[[], Tensor]], Tensor
+]  # (learner, batch, its q values) -> loss of each member (P,)
 
 
 @dataclass(frozen=True)
@@ -99,25 +102,34 @@ class Learner:
         self._averaging: tuple[list[Tensor], list[Tensor]] = [*self.average.parameters()], [*net.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, fused=True)
 
-    def td_loss(self, batch: Packed, play: Play = "self") -> tuple[Tensor, Tensor]:
-        """The squared TD error of each member, and the Q values that it is about: (P,), (P,M,N,A)."""
+    def td_loss(self, batch: Packed, play: Play = "self") -> Tensor:
+        """The squared TD error of each member: (P,)."""
+        target_q = self._begin_target(batch)
+        return self._td_loss(batch, play, q_values(self.net, batch), target_q())
+
+    def _begin_target(self, batch: Packed) -> Callable[[], Tensor]:
+        """The target network's pass, beside the other network's."""
+        return begin(torch.no_grad()(q_values), self.target_net, batch)
+
+    def _td_loss(self, batch: Packed, play: Play, q: Tensor, target_q: Tensor) -> Tensor:
         config = self.config
-        target_q = begin(torch.no_grad()(q_values), self.target_net, batch)  # beside the other network's pass
-        q = q_values(self.net, batch)
         with torch.no_grad():
-            target = td_target(q, target_q(), self.target_mixers[play], batch, config.gamma, config.td_lambda)
+            target = td_target(q, target_q, self.target_mixers[play], batch, config.gamma, config.td_lambda)
         chosen = q.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
         error = self.mixers[play](chosen, batch.state, batch.agent) - target
-        return masked_mean(error * error, batch.real), q
+        return masked_mean(error * error, batch.real)
 
     def update(
         self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
     ) -> dict[str, Tensor]:
-        """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,)."""
-        total, q = self.td_loss(batch, play)
-        losses = {"td": total}
-        for name, (weight, term) in (terms or {}).items():
-            losses[name] = term(self, batch, q)
+        """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,).
+
+        A term is given the Q values as a function, so that it can leave what they are not needed for to others before it asks.
+        """
+        target_q, q = self._begin_target(batch), cache(partial(q_values, self.net, batch))
+        losses = {name: term(self, batch, q) for name, (_, term) in (terms or {}).items()}
+        total = losses["td"] = self._td_loss(batch, play, q(), target_q())
+        for name, (weight, _) in (terms or {}).items():
             total = total + weight * losses[name]
         self.optimiser.zero_grad(set_to_none=True)
         total.sum().backward()

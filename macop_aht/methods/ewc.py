@@ -6,7 +6,7 @@ Fisher information, on its diagonal, of all groups before: the paper's formula h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +60,7 @@ def penalty(net: Stack, importance: Sequence[Tensor]) -> Term:
     """sum_j F_j (theta_j - theta*_j)^2, where theta* are the weights as they are now."""
     here = [part.detach().clone() for part in net.parameters()]
 
-    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         parts = zip(importance, learner.net.parameters(), here, strict=True)
         return torch.stack([(weight * (new - old) ** 2).sum() for weight, new, old in parts]).sum().expand(1)
 
@@ -73,7 +73,7 @@ def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Gener
     total = [torch.zeros_like(part) for part in parameters]
     for _ in range(episodes):
         episode = replay.sample(1, rng, learner.device, learner.config.bootstrap_at_limit)
-        loss = learner.td_loss(episode, "cross")[0].sum()
+        loss = learner.td_loss(episode, "cross").sum()
         for sums, gradient in zip(total, torch.autograd.grad(loss, parameters), strict=True):
             sums += gradient**2 / episodes
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macop_aht.learner.networks import Backbone, Ego, encode
+from macop_aht.learner.networks import Backbone, Ego, Stack, encode
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector
+from macop_aht.learner.threads import begin
 from macop_aht.learner.update import Learner, Play, Term, masked_mean
 
 Norm = Literal["squared", "plain"]
@@ -36,30 +37,35 @@ def diversity(every: int) -> Term:
     On every `every`-th episode of the batch: in all of them, it would cost more than all the rest.
     """
 
-    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         part, index = batch.every(every)
-        population, steps, agents = part.action.shape
-        with torch.no_grad():  # every network on every member's steps: (P network, P member, …)
-            inputs = part.inputs.movedim(0, 2).flatten(0, 2).expand(population, -1, -1)  # a step's members side by side
-            shape = (population, steps, agents, population, -1)
-            counts = [count * agents * population for count in part.counts]
-            others = learner.net(inputs, counts).view(shape).movedim(3, 1)
-        own = torch.eye(population, dtype=torch.bool, device=q.device).view(population, population, 1, 1, 1)
-        joint = torch.where(own, q[:, index].unsqueeze(0), others)
+        others = begin(_everywhere, learner.net, part)
+        mine, population = q()[:, index], learner.net.population
+        own = torch.eye(population, dtype=torch.bool, device=mine.device).view(population, population, 1, 1, 1)
+        joint = torch.where(own, mine.unsqueeze(0), others())
         jsd = divergence(policies(joint, part.mask.unsqueeze(0))).mean(dim=-1)  # (P member, steps)
         return -masked_mean(jsd, part.real)
 
     return term
 
 
+@torch.no_grad()
+def _everywhere(net: Stack, batch: Packed) -> Tensor:
+    """Q of every network on every member's steps: (P network, P member, M,N,A)."""
+    population, steps, agents = batch.action.shape
+    inputs = batch.inputs.movedim(0, 2).flatten(0, 2).expand(population, -1, -1)  # a step's members side by side
+    counts = [count * agents * population for count in batch.counts]
+    return net(inputs, counts).view(population, steps, agents, population, -1).movedim(3, 1)
+
+
 def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign: float = 1.0) -> Term:
     """The TD loss on another replay, with the reward times `sign`."""
     rng = np.random.default_rng(seed)
 
-    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         other = replay.sample(batch_size, rng, learner.device, learner.config.bootstrap_at_limit)
         other = replace(other, reward=sign * other.reward)
-        return learner.td_loss(other, play)[0]
+        return learner.td_loss(other, play)
 
     return term
 
@@ -78,7 +84,7 @@ def distance(backbone: Backbone, snapshots: Sequence[Sequence[Tensor]], norm: No
 def regulariser(snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Term:
     """Keeps the backbone near the snapshots."""
 
-    def term(learner: Learner, batch: Packed, q: Tensor) -> Tensor:
+    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         return distance(learner.net.backbone, snapshots, norm).expand(1)
 
     return term
