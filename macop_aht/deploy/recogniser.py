@@ -35,7 +35,7 @@ AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
 ENVIRONMENTS = (64, 512)  # in lockstep, at least and at most; one for each group
 NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those episodes in which it does
 FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
-OFTEN = 2  # times as many episodes with a group of the run as with a head in the teammates' place
+OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
 LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
 CLIP = 1.0  # norm of a gradient
 
