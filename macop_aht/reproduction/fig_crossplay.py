@@ -1,10 +1,13 @@
 """The paper's heat maps: how well the groups of a population get on with each other, method beside method.
 
-A method covers more conventions the lower the returns are off the diagonal, if those on it are high.
+A method covers more conventions the lower the returns are off the diagonal, if those on it are high. Groups that do the same deed
+get on with each other, and the more groups there are, the more of them must: so pairs of the same deed are also told apart.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +29,21 @@ def matrix(folder: Path) -> tuple[list[str], np.ndarray]:
     return list(groups), cross_returns(setup, net, net, setup.phase_seed(3_000))
 
 
+def alike(folder: Path, names: Sequence[str]) -> np.ndarray:
+    """Which of a run's groups do the same deed as which others: (K,K) bool."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    deeds = dict(zip(summary["groups"], summary["deeds"], strict=True))
+    own = np.array([deeds[name] for name in names])
+    return (own[:, None] == own) & (own != "") & ~np.eye(len(own), dtype=bool)
+
+
 def apart(returns: np.ndarray) -> float:
     """The mean off the diagonal; nan where there is one group."""
-    others = returns[~np.eye(len(returns), dtype=bool)]
-    return float(others.mean()) if len(others) else float("nan")
+    return _mean(returns[~np.eye(len(returns), dtype=bool)])
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")
 
 
 def write(material: Material, out: Path) -> str:
@@ -53,20 +67,27 @@ def write(material: Material, out: Path) -> str:
     paragraphs = ["# Cross-play of the groups that each method generates", without(wanted, runs)]
     for scenario in campaign.scenarios:
         own = {key[1:]: returns for key, (_, returns) in found.items() if key[0] == scenario}
+        same = {key[1:]: alike(runs[key], names) for key, (names, _) in found.items() if key[0] == scenario}
         if own:
-            paragraphs += [f"## {scenario}", table(own), picture(scenario, own, out)]
+            paragraphs += [f"## {scenario}", table(own, same), picture(scenario, own, out)]
     return write_text(out / "fig-crossplay.md", paragraphs)
 
 
-def table(own: dict[tuple[str, int], np.ndarray]) -> str:
-    """A line for every method, with a figure for every seed."""
+def table(own: dict[tuple[str, int], np.ndarray], same: dict[tuple[str, int], np.ndarray]) -> str:
+    """A line for every method: a figure for every seed, and those of the pairs that do the same deed, of all seeds."""
     lines = []
     for method in dict.fromkeys(method for method, _ in own):
-        matrices = [returns for (its, _), returns in own.items() if its == method]
-        diagonal, off = [float(np.diag(one).mean()) for one in matrices], [apart(one) for one in matrices]
+        matrices = {key: returns for key, returns in own.items() if key[0] == method}
+        others = {key: ~same[key] & ~np.eye(len(same[key]), dtype=bool) for key in matrices}
+        diagonal, off = [float(np.diag(one).mean()) for one in matrices.values()], [*map(apart, matrices.values())]
         figures = [", ".join(f"{value:.2f}" for value in values) for values in (diagonal, off)]
-        lines.append([method, ", ".join(str(len(one)) for one in matrices), *figures, f"{np.nanmean(off):.2f}"])
-    return markdown(["method", "groups", "with themselves", "with each other", "mean over seeds"], lines)
+        twins, strangers = (np.concatenate([matrices[key][of[key]] for key in matrices]) for of in (same, others))
+        share = len(twins) / max(len(twins) + len(strangers), 1)
+        counts = ", ".join(str(len(one)) for one in matrices.values())
+        pooled = [f"{share:.0%}", f"{_mean(twins):.2f}", f"{_mean(strangers):.2f}"]
+        lines.append([method, counts, *figures, f"{np.nanmean(off):.2f}", *pooled])
+    means = ["with themselves", "with each other", "mean over seeds"]
+    return markdown(["method", "groups", *means, "pairs of the same deed", "their return", "that of the others"], lines)
 
 
 def picture(scenario: str, own: dict[tuple[str, int], np.ndarray], out: Path) -> str:
