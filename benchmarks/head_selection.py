@@ -2,8 +2,9 @@
 
     python benchmarks/head_selection.py [BUNDLE ...] [--runs RUN ...] [--seeds 5] [--sessions 4] [--test 8] [--out FILE.md]
 
-Without bundles, all under agents/. Teammates are those that the ego was trained with (seen: the groups of its own run, out of the
-run's folder where that is given, else out of the zoo), the validation and test groups of the zoo (unseen), and the scenario's
+Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the groups
+of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
+(unseen), and the scenario's
 scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean return of those that follow
 counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best with a teammate in hindsight
 gets more. In the last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle
@@ -208,7 +209,8 @@ def main() -> int:
     parser.add_argument("--test", type=int, default=8, help="episodes of a session that count")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "head_selection.md")
     arguments = parser.parse_args()
-    bundles = arguments.bundles or sorted(path.parent for path in places.find("agents").rglob("manifest.json"))
+    shipped = sorted(places.find("agents").rglob("manifest.json"))
+    bundles = arguments.bundles or [path.parent for path in shipped if json.loads(path.read_text())["heads"] > 1]
     if not bundles:
         parser.error("there is no bundle under agents/; name one, or write one with `macop export`")
     lines = [
