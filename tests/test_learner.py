@@ -297,7 +297,8 @@ def test_terms_are_added_with_their_weights():
         learner = Learner(Stack(Shape.of(world), 2, generator()), Vdn(), UpdateConfig())
         before = q_values(learner.net, batch).detach()
         losses = learner.update(
-            batch, {"push": (weight * 1e3, lambda learner, batch, q: q[1:].mean().repeat(2) * torch.tensor([0.0, 1.0]))}
+            batch,
+            {"push": (weight * 1e3, lambda learner, batch, q: q()[1:].mean().repeat(2) * torch.tensor([0.0, 1.0]))},
         )
         assert set(losses) == {"td", "push", "grad_norm"}
         moved.append((q_values(learner.net, batch).detach() - before).mean(dim=(1, 2, 3)))
