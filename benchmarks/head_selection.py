@@ -4,11 +4,11 @@
 
 Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the groups
 of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
-(unseen), and the scenario's
-scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean return of those that follow
-counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best with a teammate in hindsight
-gets more. In the last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle
-plays each one's best head from the step on at which it is there. Writes Markdown, and a CSV with a line per teammate and seed.
+(unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean
+return of those that follow counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best
+with a teammate in hindsight gets more. In the last table the teammate becomes another one in mid-episode, one with which another
+head does best; the oracle plays each one's best head from the step on at which it is there. Writes Markdown, and a CSV with a
+line per teammate and seed.
 """
 
 from __future__ import annotations

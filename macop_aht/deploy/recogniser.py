@@ -167,7 +167,7 @@ class Meetings:
     ) -> None:
         """The last `heads` of the groups are the ego's own, and met less often."""
         met = groups.population - heads
-        who = [*range(met)] * OFTEN + [*range(met, groups.population)]
+        who = [*range(met)] * (OFTEN if heads else 1) + [*range(met, groups.population)]
         copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // len(who))
         pairs = np.array([(0, group) for group in who])
         seating = Seating.cross_play(ego, groups, pairs, copies, world.controllable)
