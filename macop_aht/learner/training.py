@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from macop_aht.config import ConfigError, at_least, setting, within
 from macop_aht.learner.mixers import MixerName
 from macop_aht.learner.rollout import Collector, Exploration
+from macop_aht.learner.threads import begin
 from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
 
 
@@ -146,14 +148,16 @@ class Training:
         progress.mean_return += (float(returns.mean()) - progress.mean_return) * min(len(returns) / 200, 1.0)
 
     def _update(self) -> None:
-        config, progress = self.config, self.progress
-        while progress.updates_owed >= 1.0:
-            progress.updates_owed -= 1.0
-            if all(len(source.collector.replay) >= config.batch for source in self.sources):
-                device, through_limit = self.learner.device, config.update.bootstrap_at_limit
-                batch = self.replay.sample(config.batch, self._rng, device, through_limit)
-                losses = self.learner.update(batch, self.terms, self.play)
-                progress.td_loss = float(losses["td"].mean())
+        config, progress, learner = self.config, self.progress, self.learner
+        due, progress.updates_owed = divmod(progress.updates_owed, 1.0)
+        if due and all(len(source.collector.replay) >= config.batch for source in self.sources):
+            sampling = (config.batch, self._rng, learner.device, config.update.bootstrap_at_limit)
+            following = partial(self.replay.sample, *sampling)
+            for left in reversed(range(int(due))):
+                losses = learner.losses(following(), self.terms, self.play)
+                if left:  # drawn while the gradients are computed
+                    following = begin(self.replay.sample, *sampling)
+                progress.td_loss = float(learner.descend(losses, self.terms)["td"].mean())
                 progress.updates += 1
         if progress.since_target >= config.target_every:
             self.learner.copy_target()

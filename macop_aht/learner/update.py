@@ -122,22 +122,35 @@ class Learner:
     def update(
         self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
     ) -> dict[str, Tensor]:
-        """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,).
+        """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,)."""
+        losses = self.losses(batch, terms, play)
+        return self.descend(losses, terms)
+
+    def losses(
+        self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
+    ) -> dict[str, Tensor]:
+        """The TD loss and the terms, each per member: (P,).
 
         A term is given the Q values as a function, so that it can leave what they are not needed for to others before it asks.
         """
         target_q, q = self._begin_target(batch), cache(partial(q_values, self.net, batch))
         losses = {name: term(self, batch, q) for name, (_, term) in (terms or {}).items()}
-        total = losses["td"] = self._td_loss(batch, play, q(), target_q())
+        return {**losses, "td": self._td_loss(batch, play, q(), target_q())}
+
+    def descend(
+        self, losses: Mapping[str, Tensor], terms: Mapping[str, tuple[float, Term]] | None = None
+    ) -> dict[str, Tensor]:
+        """One step of Adam on what `losses` gave, and their figures."""
+        total = losses["td"]
         for name, (weight, _) in (terms or {}).items():
             total = total + weight * losses[name]
         self.optimiser.zero_grad(set_to_none=True)
         total.sum().backward()
-        losses["grad_norm"] = clip_per_member(self.parameters, self.config.max_grad_norm)
+        norm = clip_per_member(self.parameters, self.config.max_grad_norm)
         self.optimiser.step()
         with torch.no_grad():
             torch._foreach_lerp_(*self._averaging, 1.0 - self.config.averaging)
-        return {name: loss.detach() for name, loss in losses.items()}
+        return {name: loss.detach() for name, loss in losses.items()} | {"grad_norm": norm}
 
     def _parts(self) -> dict[str, nn.Module]:
         return {
