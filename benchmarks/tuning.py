@@ -66,7 +66,7 @@ WEIGHTS = {
     ),
     "alpha-reg": Weight(
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
-        ("PP2", "CN3", "LBF4"), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
+        ("PP2",), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
 }  # fmt: skip
 
