@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from macop_aht.deploy.export import Recognition, write_bundle
-from macop_aht.deploy.recogniser import Recogniser
+from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Ego, Shape, encode, weights
@@ -99,7 +99,8 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     ego = Ego(Shape.of(world), heads, generator)
-    recogniser = Recogniser(ego.shape, np.random.default_rng(0).random((heads, groups)), generator)
+    returns, members = np.random.default_rng(0).random((heads, groups)), RecogniserConfig().members
+    recogniser = Recogniser(ego.shape, returns, members, generator)
     recognition = Recognition([str(k) for k in range(groups)], weights(recogniser), LEAK)
     lines = []
     with tempfile.TemporaryDirectory() as place:

@@ -50,7 +50,7 @@ def make_ego(scenario, heads=3, seed=0):
 def bundle(tmp_path):
     world, ego = make_ego("LBF4")
     folder, rng = tmp_path / "bundle", np.random.default_rng(0)
-    untrained = weights(Recogniser(ego.shape, rng.random((3, 5)), torch.Generator().manual_seed(0)))
+    untrained = weights(Recogniser(ego.shape, rng.random((3, 5)), 2, torch.Generator().manual_seed(0)))
     recognition = Recognition([f"0/{k}" for k in range(5)], untrained, LEAK)
     about = {"scenario": "LBF4", "method": "macop", "seed": 0}
     write_bundle(folder, weights(ego), world, about, recognition=recognition)
@@ -213,7 +213,7 @@ def told(tmp_path_factory):
     world, ego = make_ego("CN2", heads=2)
     teams, suitable = stubborn(world, (SOUTH, NORTH)), stubborn(world, (NORTH, SOUTH))
     ego.heads.load_state_dict(suitable.heads.state_dict())
-    config = RecogniserConfig(steps=60_000, batch=400, lr=1e-2, switches=1.0, noise=0.0)
+    config = RecogniserConfig(steps=80_000, batch=400, lr=1e-2, switches=1.0, noise=0.0)
     recogniser = train(world, ego, teams, np.zeros((2, 2)), config, seed=0)
     folder = tmp_path_factory.mktemp("told") / "bundle"
     recognition = Recognition(["one way", "the other"], weights(recogniser), LEAK)
@@ -287,7 +287,7 @@ def test_the_belief_is_torchs(told):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_zero_shot_graphs_are_sound_files(scenario):
     world, ego = make_ego(scenario, heads=3)
-    recogniser = Recogniser(ego.shape, np.random.default_rng(0).random((3, 5)), torch.Generator().manual_seed(1))
+    recogniser = Recogniser(ego.shape, np.random.default_rng(0).random((3, 5)), 2, torch.Generator().manual_seed(1))
     sizes = (len(world.actions), world.n_agents, world.controllable)
     content = write(zero_shot(weights(recogniser), LEAK, *sizes))
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)

@@ -85,8 +85,8 @@ class Recognition:
 
     def about(self, world: World, content: bytes) -> dict[str, Any]:
         """For the manifest."""
-        hidden, groups = self.weights["namer.weight"].shape[1:]
-        parts = {"prior": groups, "evidence": groups, "memory": world.controllable * hidden}
+        members, hidden, groups = self.weights["namer.weight"].shape
+        parts = {"prior": groups, "evidence": groups, "memory": world.controllable * members * hidden}
         return {
             "groups": self.groups,
             "belief": parts,  # how many numbers of each, one after the other
@@ -292,7 +292,7 @@ def check_recogniser(trained: Recogniser, leak: float, content: bytes, world: Wo
     """Raise where a belief differs by more than PARITY from torch's, or the head is not one of the highest value."""
     import torch
 
-    size = belief_size(trained.groups, world.controllable, trained.shape.hidden)
+    size = belief_size(trained.groups, world.controllable, trained.members * trained.shape.hidden)
     feed = belief_feed(world, size, DECISIONS // world.controllable, seed=2)
     found = _run(content, feed)
     values, *expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)

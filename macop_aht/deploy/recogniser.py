@@ -1,7 +1,8 @@
 """Who is it that we play with, and what would each head get? A recogniser, trained when all groups are known, and its belief.
 
 The recogniser is the agent network's backbone, on what our agents see and do themselves, with two things on top: a layer that
-names the group, and two that say what every head would return if it were played from here on. It learns from episodes of the
+names the group, and two that say what every head would return if it were played from here on. There are a few of it, which
+learn from the same and differ in what they began with; they are heard together. It learns from episodes of the
 ego with any group, in which the ego may change its head at any moment until it settles on one, and the teammates sometimes change
 too. Its memory lasts an episode. What is carried over to the next one is the belief: what was believed in the end is what is
 believed before anything is seen, and it leaks towards not knowing with every step.
@@ -29,6 +30,7 @@ from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
+from macop_aht.learner.update import clip_per_member
 from macop_aht.scenarios.spec import World
 
 AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
@@ -37,7 +39,7 @@ NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those e
 FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
 OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
 LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
-CLIP = 1.0  # norm of a gradient
+CLIP = 1.0  # norm of a gradient, per network
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class RecogniserConfig:
     """How long it learns, and how fast it forgets."""
 
     steps: int = setting(1_500_000, "steps of the ego with its groups, for the recogniser to learn from")
+    members: int = setting(2, "networks that learn it and are heard together")
     batch: int = setting(1_024, "steps in an update, about; episodes are whole")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
@@ -57,61 +60,67 @@ class RecogniserConfig:
     plot: bool = setting(True, "whether the card has a figure; it needs matplotlib")
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "batch", "test_episodes")
+        at_least(self, 1, "steps", "members", "batch", "test_episodes")
         at_least(self, 0, "lr", "switches", "tier_episodes")
         within(self, 0, 1, "leak", "noise")
 
 
 class Recogniser(nn.Module):
-    """Names the group and values the heads: every agent of ours by itself, and all of them together by the mean."""
+    """Names the group and values the heads: each agent of ours by itself, in each of N networks, and all together by the mean."""
 
-    def __init__(self, shape: Shape, returns: np.ndarray, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, shape: Shape, returns: np.ndarray, members: int, generator: torch.Generator | None = None
+    ) -> None:
         """`returns` (K,G) are those of every head with every group."""
         super().__init__()
-        self.shape = shape
+        self.shape, self.members = shape, members
         self.n_heads, self.groups = returns.shape
-        self.backbone = Backbone(shape, 1, generator)
-        self.namer = Linear(1, shape.hidden, self.groups, generator)
-        self.valuer1 = Linear(1, shape.hidden + self.groups, shape.hidden, generator)
-        self.valuer2 = Linear(1, shape.hidden, self.n_heads, generator)
+        self.backbone = Backbone(shape, members, generator)
+        self.namer = Linear(members, shape.hidden, self.groups, generator)
+        self.valuer1 = Linear(members, shape.hidden + self.groups, shape.hidden, generator)
+        self.valuer2 = Linear(members, shape.hidden, self.n_heads, generator)
         self.returns: Tensor
         self.scale: Tensor  # a correction of 1 is so much return
         self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
         self.register_buffer("scale", torch.tensor(float(returns.std()) or 1.0))
 
     def forward(self, inputs: Tensor, probability: Tensor, counts: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Whole episodes in packed form: (M,m,in), belief (M,G) -> log-probabilities of the groups (M,G), values (M,K)."""
+        """Whole episodes in packed form: (M,m,in), belief (M,G) -> log-probabilities of the groups (N,M,G), values (N,M,K)."""
         own = inputs.shape[1]
-        memory = self.backbone(inputs.flatten(0, 1).unsqueeze(0), [count * own for count in counts])
-        memory = memory.view(len(inputs), own, -1)
-        return self._named(memory), self._values(memory, probability)
+        memory = self.backbone(self._to_all(inputs.flatten(0, 1)), [count * own for count in counts])
+        memory = memory.unflatten(1, (-1, own))
+        return self._named(memory).log_softmax(dim=-1), self._values(memory, probability)
+
+    def _to_all(self, rows: Tensor) -> Tensor:
+        """(R,…) -> (N,R,…)."""
+        return rows.expand(self.members, *rows.shape)
 
     def _named(self, memory: Tensor) -> Tensor:
-        """(B,m,H) -> (B,G)."""
-        said = self.namer(memory.flatten(0, 1).unsqueeze(0)).view(*memory.shape[:2], -1)
-        return said.mean(dim=1).log_softmax(dim=-1)
+        """What each network says of the groups: (N,B,m,H) -> (N,B,G)."""
+        return self.namer(memory.flatten(1, 2)).unflatten(1, memory.shape[1:3]).mean(dim=2)
 
     def _values(self, memory: Tensor, probability: Tensor) -> Tensor:
-        """The return that is expected of each head, if it is played from here on: (B,m,H) (B,G) -> (B,K)."""
-        told = torch.cat([memory, probability.unsqueeze(1).expand(-1, memory.shape[1], -1)], dim=-1)
-        hidden = torch.relu(self.valuer1(told.flatten(0, 1).unsqueeze(0)))
-        correction = self.valuer2(hidden).view(*memory.shape[:2], -1).mean(dim=1)
+        """The return that is expected of each head, if it is played from here on: (N,B,m,H) (B,G) -> (N,B,K)."""
+        believed = probability[:, None].expand(*memory.shape[:3], -1)
+        told = torch.cat([memory, believed], dim=-1)
+        hidden = torch.relu(self.valuer1(told.flatten(1, 2)))
+        correction = self.valuer2(hidden).unflatten(1, memory.shape[1:3]).mean(dim=2)
         return probability @ self.returns + self.scale * correction
 
     def step(self, obs: Tensor, last_action: Tensor, agent: Tensor, belief: Tensor, leak: float) -> tuple[Tensor, ...]:
         """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S)."""
-        own, hidden = obs.shape[1], self.shape.hidden
-        prior, evidence, memory = belief.split([self.groups, self.groups, own * hidden], dim=-1)
+        own, width = obs.shape[1], self.members * self.shape.hidden
+        prior, evidence, memory = belief.split([self.groups, self.groups, own * width], dim=-1)
         first = last_action.amax(dim=1, keepdim=True) < 0
         prior = torch.where(first, prior + evidence, prior).softmax(dim=-1)
         prior = ((1 - leak) * prior + leak / self.groups).log()
-        memory = torch.where(first, 0.0, memory).reshape(1, -1, hidden)
-        inputs = encode(self.shape, obs, last_action, agent).flatten(0, 1).unsqueeze(0)
-        memory = self.backbone.step(inputs, memory).view(len(obs), own, hidden)
-        evidence = self._named(memory)
+        memory = torch.where(first, 0.0, memory).reshape(-1, self.members, self.shape.hidden).transpose(0, 1)
+        inputs = encode(self.shape, obs, last_action, agent).flatten(0, 1)
+        memory = self.backbone.step(self._to_all(inputs), memory).unflatten(1, (-1, own))  # (N,B,m,H)
+        evidence = self._named(memory).mean(dim=0).log_softmax(dim=-1)
         probability = (prior + evidence).softmax(dim=-1)
-        values = self._values(memory, probability)
-        return values, probability, torch.cat([prior, evidence, memory.flatten(1)], dim=-1)
+        values = self._values(memory, probability).mean(dim=0)
+        return values, probability, torch.cat([prior, evidence, memory.movedim(0, 2).flatten(1)], dim=-1)
 
 
 class Moments(NamedTuple):
@@ -175,9 +184,8 @@ class Meetings:
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
-        self._belief = torch.zeros(
-            len(self.group), belief_size(groups.population, world.controllable, ego.shape.hidden)
-        )
+        size = belief_size(groups.population, world.controllable, config.members * ego.shape.hidden)
+        self._belief = torch.zeros(len(self.group), size)
         self._rng = np.random.default_rng([seed, 1])
 
     def play(self, recogniser: Recogniser) -> Histories:
@@ -242,8 +250,9 @@ def train(
 
     The last `heads` of the groups are the ego's own: see `company`.
     """
-    recogniser = Recogniser(ego.shape, returns, torch.Generator().manual_seed(seed))
-    optimiser = torch.optim.Adam(recogniser.parameters(), lr=config.lr)
+    recogniser = Recogniser(ego.shape, returns, config.members, torch.Generator().manual_seed(seed))
+    parameters = [*recogniser.parameters()]
+    optimiser = torch.optim.Adam(parameters, lr=config.lr)
     meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0
     while done < config.steps:
         histories = meetings.play(recogniser)
@@ -251,21 +260,22 @@ def train(
             optimiser.param_groups[0]["lr"] = config.lr * max(1 - done / config.steps, 0.0)
             moments = histories.pack(chosen)
             optimiser.zero_grad()
-            _loss(recogniser, moments).backward()
-            nn.utils.clip_grad_norm_(recogniser.parameters(), CLIP)
+            _loss(recogniser, moments).sum().backward()
+            clip_per_member(parameters, CLIP)
             optimiser.step()
             done += len(moments.obs)
     return recogniser
 
 
 def _loss(recogniser: Recogniser, moments: Moments) -> Tensor:
-    """Of the names at every step, and of the values of the heads that were played to the end."""
+    """Of the names at every step, and of the values of the heads that were played to the end: (N,)."""
     agent = torch.arange(moments.last_action.shape[1]).expand_as(moments.last_action)
     inputs = encode(recogniser.shape, moments.obs, moments.last_action, agent)
     named, values = recogniser(inputs, moments.probability, moments.counts)
-    off = (values.gather(1, moments.head.unsqueeze(1))[:, 0] - moments.result) / recogniser.scale
-    valued = (off.square() * moments.settled).sum() / moments.settled.sum().clamp(min=1)
-    return nn.functional.nll_loss(named, moments.group) + valued
+    rows = torch.arange(len(moments.group))
+    off = (values[:, rows, moments.head] - moments.result) / recogniser.scale
+    valued = (off.square() * moments.settled).sum(dim=1) / moments.settled.sum().clamp(min=1)
+    return valued - named[:, rows, moments.group].mean(dim=1)
 
 
 def _batches(length: np.ndarray, steps: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -130,14 +130,11 @@ def zero_shot(
 
     Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
     `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
-    A belief is the prior (G), the evidence (G), and the recogniser's memory (m*H).
+    A belief is the prior (G), the evidence (G), and the recogniser's memory (m*H), H being that of all its networks together.
     """
     add = Builder()
-    stored = {name: array[0] for name, array in weights.items() if "." in name}  # its layers are stacks of one
+    stored = _as_one(weights)
     hidden, groups = stored["namer.weight"].shape
-    by_memory, by_belief = np.split(stored.pop("valuer1.weight"), [hidden])
-    stored |= {"valuer1.memory": by_memory, "valuer1.belief": by_belief}
-    stored |= {f"valuer2.{part}": stored[f"valuer2.{part}"] * weights["scale"] for part in ("weight", "bias")}
     obs = stored["backbone.encoder1.weight"].shape[0] - actions - agents
     size = belief_size(groups, own, hidden)
 
@@ -187,6 +184,32 @@ def zero_shot(
         {**graphs.lean_weights(stored, actions, agents), **constants},
         {"selector": ZERO_SHOT},
     )
+
+
+def _as_one(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The layers of a recogniser's N networks as those of one, N times as wide, that says the mean of what they say."""
+    layers = {name: array for name, array in weights.items() if "." in name}  # (N,in,out), (N,out)
+    members, hidden = layers["namer.weight"].shape[:2]
+    layers["valuer1.memory"], layers["valuer1.belief"] = np.split(layers.pop("valuer1.weight"), [hidden], axis=1)
+    for part in ("weight", "bias"):
+        layers[f"namer.{part}"] = layers[f"namer.{part}"] / members
+        layers[f"valuer2.{part}"] = layers[f"valuer2.{part}"] * weights["scale"] / members
+    joined = {}
+    for name, array in layers.items():
+        gates = 3 if ".gru_" in name else 1  # of each gate, that of all networks comes first
+        if array.ndim == 2:  # a bias
+            said = name in ("namer.bias", "valuer2.bias")
+            joined[name] = array.sum(axis=0) if said else array.reshape(members, gates, -1).swapaxes(0, 1).ravel()
+        elif name in ("backbone.encoder1.weight", "valuer1.belief"):  # from what all are given
+            joined[name] = np.concatenate([*array], axis=1)
+        elif name in ("namer.weight", "valuer2.weight"):  # to what all say
+            joined[name] = np.concatenate([*array])
+        else:  # from each to itself
+            blocks = np.zeros((members, array.shape[1], gates, members, array.shape[2] // gates), dtype=array.dtype)
+            for n in range(members):
+                blocks[n, :, :, n] = array[n].reshape(array.shape[1], gates, -1)
+            joined[name] = blocks.reshape(members * array.shape[1], -1)
+    return joined
 
 
 def belief_size(groups: int, own: int, hidden: int) -> int:
