@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from macop_aht.config import ConfigError, at_least, setting, within
 from macop_aht.learner.mixers import MixerName
+from macop_aht.learner.replay import Packed
 from macop_aht.learner.rollout import Collector, Exploration
 from macop_aht.learner.threads import begin
 from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
@@ -152,7 +153,7 @@ class Training:
         due, progress.updates_owed = divmod(progress.updates_owed, 1.0)
         if due and all(len(source.collector.replay) >= config.batch for source in self.sources):
             sampling = (config.batch, self._rng, learner.device, config.update.bootstrap_at_limit)
-            following = partial(self.replay.sample, *sampling)
+            following: Callable[[], Packed] = partial(self.replay.sample, *sampling)
             for left in reversed(range(int(due))):
                 losses = learner.losses(following(), self.terms, self.play)
                 if left:  # drawn while the gradients are computed
