@@ -28,7 +28,6 @@ import torch
 from macop_aht.deploy.export import Recognition, write_bundle
 from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Ego, Shape, encode, weights
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -46,8 +45,7 @@ class TorchAgent:
         self.shape, self.place = (teams, own), torch.arange(teams * own)
         self.agent = torch.arange(own).repeat(teams)
         self.head = torch.zeros(teams, dtype=torch.int64)
-        groups = recogniser.groups if recogniser else 0
-        self.belief = torch.zeros(teams, belief_size(groups, own, ego.shape.hidden))
+        self.belief = torch.zeros(teams, recogniser.belief_size(own) if recogniser else 0)
         self.memory = torch.zeros(1, teams * own, ego.shape.hidden)
         self.last = torch.full((teams * own,), -1)
 
@@ -99,8 +97,8 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     ego = Ego(Shape.of(world), heads, generator)
-    returns, members = np.random.default_rng(0).random((heads, groups)), RecogniserConfig().members
-    recogniser = Recogniser(ego.shape, returns, members, generator)
+    returns, usual = np.random.default_rng(0).random((heads, groups)), RecogniserConfig()
+    recogniser = Recogniser(ego.shape, returns, usual.members, usual.hold, generator)
     recognition = Recognition([str(k) for k in range(groups)], weights(recogniser), LEAK)
     lines = []
     with tempfile.TemporaryDirectory() as place:

@@ -50,7 +50,7 @@ def make_ego(scenario, heads=3, seed=0):
 def bundle(tmp_path):
     world, ego = make_ego("LBF4")
     folder, rng = tmp_path / "bundle", np.random.default_rng(0)
-    untrained = weights(Recogniser(ego.shape, rng.random((3, 5)), 2, torch.Generator().manual_seed(0)))
+    untrained = weights(Recogniser(ego.shape, rng.random((3, 5)), 2, 0.2, torch.Generator().manual_seed(0)))
     recognition = Recognition([f"0/{k}" for k in range(5)], untrained, LEAK)
     about = {"scenario": "LBF4", "method": "macop", "seed": 0}
     write_bundle(folder, weights(ego), world, about, recognition=recognition)
@@ -284,10 +284,33 @@ def test_the_belief_is_torchs(told):
         batch.step(np.concatenate([action, rng.integers(0, 5, (4, 1))], axis=1))
 
 
+def test_another_head_must_be_better_by_the_hold():
+    """With a large one, the head of an episode's first step stays; with none, the best of the moment is played."""
+    world, ego = make_ego("LBF4", heads=3)
+    size, generator = len(world.observations), torch.Generator().manual_seed(0)
+    returns, views = np.zeros((3, 5)), 20 * torch.randn(12, 64, 1, size, generator=generator)
+    played = {}
+    for hold in (0.0, 1000.0):
+        recogniser = Recogniser(ego.shape, returns, 2, hold, torch.Generator().manual_seed(1))
+        torch.nn.init.zeros_(recogniser.valuer2.bias)
+        belief, heads = torch.zeros(64, recogniser.belief_size(1)), []
+        for step, view in enumerate(views):
+            last = torch.full((64, 1), 1 if step % 6 else -1)  # two episodes
+            with torch.no_grad():
+                values, _, belief = recogniser.step(view, last, torch.zeros_like(last), belief, LEAK)
+            heads.append(values.argmax(dim=1))
+        played[hold] = torch.stack(heads).unflatten(0, (2, 6))
+    assert (played[1000.0] == played[1000.0][:, :1]).all()
+    assert (played[1000.0][0, 0] != played[1000.0][1, 0]).any()
+    assert (played[0.0] != played[0.0][:, :1]).any(dim=1).float().mean() > 0.2
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_zero_shot_graphs_are_sound_files(scenario):
     world, ego = make_ego(scenario, heads=3)
-    recogniser = Recogniser(ego.shape, np.random.default_rng(0).random((3, 5)), 2, torch.Generator().manual_seed(1))
+    recogniser = Recogniser(
+        ego.shape, np.random.default_rng(0).random((3, 5)), 2, 0.2, torch.Generator().manual_seed(1)
+    )
     sizes = (len(world.actions), world.n_agents, world.controllable)
     content = write(zero_shot(weights(recogniser), LEAK, *sizes))
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)

@@ -35,8 +35,8 @@ export class EgoAgent {
     agent.meanReturn = new Array(manifest.heads).fill(0);
     agent.byStep = selector === "zero-shot";
     if (agent.byStep) {
-      const { prior, evidence, memory } = manifest.zero_shot.belief;
-      agent.belief = new Array(prior + evidence + memory).fill(0);
+      const size = Object.values(manifest.zero_shot.belief).reduce((sum, part) => sum + part, 0);
+      agent.belief = new Array(size).fill(0);
     }
     agent.head = agent.byStep ? 0 : -1;
     await agent.episodeEnd(0);

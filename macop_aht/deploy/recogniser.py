@@ -10,10 +10,11 @@ believed before anything is seen, and it leaks towards not knowing with every st
     belief = softmax(prior + evidence)        evidence: what the recogniser makes of this episode
     prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
     value  = belief @ returns + correction    returns: measured from the first step on; correction: learnt, from memory and belief
-    head   = argmax value
+    head   = argmax (value + hold)            hold: something for the head that is being played
 
-The correction is what makes a head's value depend on where the others have left it. It also serves with teammates that are none
-of the groups: what a head gets where things stand like this may be known where the name of the group is not. For the sake of such
+Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. The
+correction is what makes a head's value depend on where the others have left it. It also serves with teammates that are none of
+the groups: what a head gets where things stand like this may be known where the name of the group is not. For the sake of such
 teammates the ego's own heads are among the groups: each is another way of acting as a group that it was trained with.
 """
 
@@ -51,6 +52,7 @@ class RecogniserConfig:
     batch: int = setting(1_024, "steps in an update, about; episodes are whole")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
+    hold: float = setting(0.2, "standard deviations of the returns by which another head must be better to take over")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
     noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
@@ -61,7 +63,7 @@ class RecogniserConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "members", "batch", "test_episodes")
-        at_least(self, 0, "lr", "switches", "tier_episodes")
+        at_least(self, 0, "lr", "hold", "switches", "tier_episodes")
         within(self, 0, 1, "leak", "noise")
 
 
@@ -69,9 +71,9 @@ class Recogniser(nn.Module):
     """Names the group and values the heads: each agent of ours by itself, in each of N networks, and all together by the mean."""
 
     def __init__(
-        self, shape: Shape, returns: np.ndarray, members: int, generator: torch.Generator | None = None
+        self, shape: Shape, returns: np.ndarray, members: int, hold: float, generator: torch.Generator | None = None
     ) -> None:
-        """`returns` (K,G) are those of every head with every group."""
+        """`returns` (K,G) are those of every head with every group; `hold` is in standard deviations of them."""
         super().__init__()
         self.shape, self.members = shape, members
         self.n_heads, self.groups = returns.shape
@@ -82,7 +84,13 @@ class Recogniser(nn.Module):
         self.returns: Tensor
         self.scale: Tensor  # a correction of 1 is so much return
         self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
+        self.hold: Tensor
         self.register_buffer("scale", torch.tensor(float(returns.std()) or 1.0))
+        self.register_buffer("hold", hold * self.scale)
+
+    def belief_size(self, own: int) -> int:
+        """The numbers in a belief, with so many agents of ours."""
+        return belief_size(self.groups, own, self.members * self.shape.hidden, self.n_heads)
 
     def forward(self, inputs: Tensor, probability: Tensor, counts: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Whole episodes in packed form: (M,m,in), belief (M,G) -> log-probabilities of the groups (N,M,G), values (N,M,K)."""
@@ -108,9 +116,12 @@ class Recogniser(nn.Module):
         return probability @ self.returns + self.scale * correction
 
     def step(self, obs: Tensor, last_action: Tensor, agent: Tensor, belief: Tensor, leak: float) -> tuple[Tensor, ...]:
-        """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S)."""
+        """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S).
+
+        The head that was of the highest value in the step before has its hold in these values.
+        """
         own, width = obs.shape[1], self.members * self.shape.hidden
-        prior, evidence, memory = belief.split([self.groups, self.groups, own * width], dim=-1)
+        prior, evidence, memory, held = belief.split([self.groups, self.groups, own * width, self.n_heads], dim=-1)
         first = last_action.amax(dim=1, keepdim=True) < 0
         prior = torch.where(first, prior + evidence, prior).softmax(dim=-1)
         prior = ((1 - leak) * prior + leak / self.groups).log()
@@ -119,8 +130,9 @@ class Recogniser(nn.Module):
         memory = self.backbone.step(self._to_all(inputs), memory).unflatten(1, (-1, own))  # (N,B,m,H)
         evidence = self._named(memory).mean(dim=0).log_softmax(dim=-1)
         probability = (prior + evidence).softmax(dim=-1)
-        values = self._values(memory, probability).mean(dim=0)
-        return values, probability, torch.cat([prior, evidence, memory.movedim(0, 2).flatten(1)], dim=-1)
+        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, held)
+        held = self.hold * nn.functional.one_hot(values.argmax(dim=-1), self.n_heads)
+        return values, probability, torch.cat([prior, evidence, memory.movedim(0, 2).flatten(1), held], dim=-1)
 
 
 class Moments(NamedTuple):
@@ -184,7 +196,8 @@ class Meetings:
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
-        size = belief_size(groups.population, world.controllable, config.members * ego.shape.hidden)
+        width = config.members * ego.shape.hidden
+        size = belief_size(groups.population, world.controllable, width, ego.n_heads)
         self._belief = torch.zeros(len(self.group), size)
         self._rng = np.random.default_rng([seed, 1])
 
@@ -250,7 +263,8 @@ def train(
 
     The last `heads` of the groups are the ego's own: see `company`.
     """
-    recogniser = Recogniser(ego.shape, returns, config.members, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    recogniser = Recogniser(ego.shape, returns, config.members, config.hold, generator)
     parameters = [*recogniser.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=config.lr)
     meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0

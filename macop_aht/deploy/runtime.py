@@ -332,7 +332,7 @@ def _compare_zero_shot(manifest: dict[str, Any], selector: Any) -> None:
     try:
         described = manifest["zero_shot"]
         groups, parts = len(described["groups"]), described["belief"]
-        size = parts["prior"] + parts["evidence"] + parts["memory"]
+        size = sum(parts.values())
     except (KeyError, TypeError) as error:
         raise BundleError(f"the manifest does not describe zero-shot ({error!r}); export the bundle again") from error
     found = {tensor.name: tuple(tensor.shape[1:]) for tensor in (*selector.get_inputs(), *selector.get_outputs())}

@@ -130,18 +130,20 @@ def zero_shot(
 
     Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
     `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
-    A belief is the prior (G), the evidence (G), and the recogniser's memory (m*H), H being that of all its networks together.
+    A belief is the prior (G), the evidence (G), the recogniser's memory (m*H), H being that of all its networks together, and
+    what the head that is being played has ahead of the others (K).
     """
     add = Builder()
     stored = _as_one(weights)
     hidden, groups = stored["namer.weight"].shape
     obs = stored["backbone.encoder1.weight"].shape[0] - actions - agents
-    size = belief_size(groups, own, hidden)
+    heads = weights["returns"].shape[1]
+    size = belief_size(groups, own, hidden, heads)
 
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    prior, evidence, memory = add.split("belief", "parts", 3)
+    prior, evidence, memory, held = add.split("belief", "parts", 4)
     first = add("Less", add("ReduceMax", add("Cast", "last_action", to=1), axes=[1], keepdims=1), "zero")  # (B,1)
     carried = add("Softmax", add("Where", first, add("Add", prior, evidence), prior), axis=-1)
     prior = add("Log", add("Add", add("Mul", carried, "kept"), "leaked"))
@@ -154,10 +156,13 @@ def zero_shot(
     told = add("Relu", add("Add", add("MatMul", memory, "valuer1.memory"), add("Unsqueeze", told, "second_axis")))
     correction = add("ReduceMean", layer("valuer2", told), axes=[1], keepdims=0)
     value = add("Add", add("MatMul", probability, "returns"), correction)
-    add("ArgMax", value, output="head", axis=1, keepdims=0)
-    add("Concat", prior, evidence, add("Reshape", memory, "flat"), output="next_belief", axis=-1)
+    value = add("Add", value, add("Where", first, "zero", held))
+    head = add("ArgMax", value, output="head", axis=1, keepdims=0)
+    held = add("Gather", "holds", head)
+    add("Concat", prior, evidence, add("Reshape", memory, "flat"), held, output="next_belief", axis=-1)
     constants: dict[str, np.ndarray] = {
-        "parts": np.array([groups, groups, own * hidden], dtype=np.int64),
+        "holds": weights["hold"] * np.eye(heads, dtype=np.float32),
+        "parts": np.array([groups, groups, own * hidden, heads], dtype=np.int64),
         "by_agent": np.array([0, own, hidden], dtype=np.int64),
         "flat": np.array([0, own * hidden], dtype=np.int64),
         "zero": np.array(0, dtype=np.float32),
@@ -212,6 +217,6 @@ def _as_one(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return joined
 
 
-def belief_size(groups: int, own: int, hidden: int) -> int:
+def belief_size(groups: int, own: int, hidden: int, heads: int) -> int:
     """The numbers in a belief."""
-    return 2 * groups + own * hidden
+    return 2 * groups + own * hidden + heads
