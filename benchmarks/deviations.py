@@ -67,7 +67,7 @@ def whole_runs(scenario: str, seeds: int, pool: ThreadPoolExecutor) -> list[str]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     selfplay.add_options(parser, ["LBF4", "PP1", "PP2"], seeds=1)
-    parser.add_argument("--whole", choices=list(macop.KINDS), default="LBF4", help="scenario of the whole runs")
+    parser.add_argument("--whole", choices=list(macop.DEEDS), default="LBF4", help="scenario of the whole runs")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
     arguments = parser.parse_args()
     with ThreadPoolExecutor(arguments.parallel) as pool:

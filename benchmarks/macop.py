@@ -4,8 +4,9 @@
         [--finished]
 
 Runs can be resumed; each has one thread. Writes a table, the runs' own summaries and figures, and every run's figures as JSON
-lines. A group sabotages if a fresh ego, trained with it alone for as many steps as the ego has for a group, stays under half of
-its self-play return; only groups with which the ego itself did not get that far can be of that kind.
+lines; what these lines have of other runs stays in the table. A group sabotages if a fresh ego, trained with it alone for as many
+steps as the ego has for a group, stays under half of its self-play return; only groups with which the ego itself did not get that
+far can be of that kind.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 WORK = Path(tempfile.gettempdir()) / "macop-runs"
 RESULTS = Path(__file__).parent / "results" / "macop"
-KINDS = {  # how many different deeds a scenario has; 0: there is no such number
-    "LBF1": 2, "LBF4": 4, "PP1": 3, "PP2": 5, "CN2": 2, "CN3": 6, "SMAC1": 2, "SMAC2": 0,
-}  # fmt: skip
+DEEDS = {  # that there are to be found; of SMAC2's, too many to name
+    "LBF4": [f"food {row},{col}" for row in (0, 5) for col in (0, 5)],
+    "LBF1": ["from 3,4 4,3", "from 4,3 3,4"],
+    "PP1": [f"prey {k}" for k in range(3)],
+    "PP2": [f"prey {k}" for k in range(5)],
+    "CN2": ["landmarks 0 1", "landmarks 1 0"],
+    "CN3": ["landmarks " + " ".join(order) for order in permutations("012")],
+    "SMAC1": ["beat 0", "beat 1"],
+    "SMAC2": [],
+}
 
 
 def train(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> Path:
@@ -96,7 +106,7 @@ def generated(figures: dict[str, Any]) -> int:
 
 
 def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
-    kinds = f" of {KINDS[scenario]}" if KINDS[scenario] else ""
+    kinds = f" of {len(DEEDS[scenario])}" if DEEDS[scenario] else ""
     cells = [
         scenario,
         method,
@@ -112,6 +122,15 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
+    """Which deeds were found in how many of the runs, and which in none."""
+    found = Counter(deed for figures in results for deed in {*figures["deeds"]} if deed)
+    named = [f"{deed} ({count})" if len(results) > 1 else deed for deed, count in sorted(found.items())]
+    missed = [deed for deed in DEEDS[scenario] if deed not in found]
+    never = f"; never {', '.join(missed)}" if missed else ""
+    return f"- {scenario}, {method}: {', '.join(named) or 'nothing'}{never}."
+
+
 def _honest(figures: dict[str, Any]) -> list[float]:
     """Best-head returns with the groups that do not sabotage."""
     return [
@@ -121,9 +140,50 @@ def _honest(figures: dict[str, Any]) -> list[float]:
     ]
 
 
+Key = tuple[str, str, int]  # scenario, method, seed
+
+
+def recorded(path: Path) -> dict[Key, dict[str, Any]]:
+    """The figures of the runs that a table was made of."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    runs = [json.loads(line) for line in lines]
+    return {(figures["scenario"], figures["method"], figures["seed"]): figures for figures in runs}
+
+
+def keep_figures(source: Path, target: Path, key: Key) -> None:
+    """A run's own summary, and the pictures of the first seed, beside the table."""
+    for name in ("summary.md", "process.png", "crossplay.png", "ways.png"):
+        if (source / name).exists() and (key[2] == 0 or name == "summary.md"):
+            shutil.copy(source / name, target / f"{'-'.join(map(str, key))}-{name}")
+
+
+def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
+    """The table, and what was covered."""
+    kinds = list(dict.fromkeys(key[:2] for key in sorted(runs, key=lambda key: ([*DEEDS].index(key[0]), *key[1:]))))
+    by_kind = {kind: [runs[key] for key in sorted(runs) if key[:2] == kind] for kind in kinds}
+    lines = [
+        "# Macop, end to end",
+        "",
+        f"`python benchmarks/macop.py --preset {preset}`, one thread for each run, two at a time. A figure per seed; deeds: "
+        "how many different ones after each iteration; groups: all that were made, and those that stayed in a population, which "
+        "the returns are of.",
+        "",
+        "| scenario | method | seeds | deeds | groups | heads | best head | without saboteurs | saboteurs | minutes |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *(row(*kind, results) for kind, results in by_kind.items()),
+        "",
+        "## What was covered",
+        "",
+        "In brackets, in how many of the runs.",
+        "",
+        *(covered(*kind, results) for kind, results in by_kind.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(KINDS), default=["LBF4", "PP1"])
+    parser.add_argument("--scenarios", nargs="+", choices=list(DEEDS), default=["LBF4", "PP1"])
     parser.add_argument("--methods", nargs="+", default=["macop", "macop+"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--preset", default="paper")
@@ -132,43 +192,23 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=RESULTS / "macop.md")
     arguments = parser.parse_args()
-    jobs = [
-        (scenario, method, seed)
+    folders = {
+        (scenario, method, seed): arguments.work / f"{scenario}-{method}-{seed}-{arguments.preset}"
         for seed in range(arguments.seeds)
         for scenario in arguments.scenarios
         for method in arguments.methods
-        if not arguments.finished
-        or (arguments.work / f"{scenario}-{method}-{seed}-{arguments.preset}" / "summary.json").exists()
-    ]
+    }
+    wanted = [key for key, folder in folders.items() if not arguments.finished or (folder / "summary.json").exists()]
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        results = list(pool.map(lambda job: run(job[0], job[1], job[2], arguments.preset, arguments.work), jobs))
-    lines = [
-        "# Macop, end to end",
-        "",
-        f"`python benchmarks/macop.py --scenarios {' '.join(arguments.scenarios)} --methods {' '.join(arguments.methods)} "
-        f"--seeds {arguments.seeds} --preset {arguments.preset}{' --finished' if arguments.finished else ''}`, one thread for "
-        "each run. A figure per seed; deeds: how many different ones after each iteration; groups: all that were made, and those "
-        "that stayed in a population, which the returns are of.",
-        "",
-        "| scenario | method | seeds | deeds | groups | heads | best head | without saboteurs | saboteurs | minutes |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+        found = list(pool.map(lambda key: run(*key, arguments.preset, arguments.work), wanted))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    for scenario in arguments.scenarios:
-        for method in arguments.methods:
-            own = [figures for job, figures in zip(jobs, results, strict=True) if job[:2] == (scenario, method)]
-            if own:
-                lines.append(row(scenario, method, own))
-            for figures in own:
-                source = arguments.work / f"{scenario}-{method}-{figures['seed']}-{arguments.preset}"
-                for name in ("summary.md", "process.png", "crossplay.png", "ways.png"):
-                    target = arguments.out.parent / f"{scenario}-{method}-{figures['seed']}-{name}"
-                    if (source / name).exists() and (figures["seed"] == 0 or name == "summary.md"):
-                        shutil.copy(source / name, target)
-    text = "\n".join(lines) + "\n"
-    arguments.out.write_text(text)
-    with open(arguments.out.with_suffix(".jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(figures) + "\n" for figures in results)
+    lines = arguments.out.with_suffix(".jsonl")
+    runs = recorded(lines) | dict(zip(wanted, found, strict=True))
+    for key in wanted:
+        keep_figures(folders[key], arguments.out.parent, key)
+    lines.write_text("".join(json.dumps(runs[key]) + "\n" for key in sorted(runs)), encoding="utf-8")
+    text = report(runs, arguments.preset)
+    arguments.out.write_text(text, encoding="utf-8")
     print(text)
     return 0
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from macop import KINDS, WORK, run
+from macop import DEEDS, WORK, run
 
 RESULTS = Path(__file__).parent / "results" / "presets.md"
 
@@ -33,7 +33,7 @@ def row(scenario: str, method: str, preset: str, results: list[dict[str, Any]]) 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(KINDS), default=["LBF4"])
+    parser.add_argument("--scenarios", nargs="+", choices=list(DEEDS), default=["LBF4"])
     parser.add_argument("--methods", nargs="+", default=["macop", "macop+"])
     parser.add_argument("--presets", nargs="+", default=["paper", "fast"])
     parser.add_argument("--seeds", type=int, default=3)
