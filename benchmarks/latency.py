@@ -34,7 +34,6 @@ from macop_aht.scenarios.spec import World
 
 MANY = 256  # teams in one call
 TURNS = (25, 1)  # decisions of one before it is the next one's turn: with warm caches, and with cold ones
-LEAK = 0.05
 
 
 class TorchAgent:
@@ -55,7 +54,7 @@ class TorchAgent:
         seen = torch.from_numpy(obs)
         if self.recogniser:
             last, agent = self.last.view(self.shape), self.agent.view(self.shape)
-            value, _, self.belief = self.recogniser.step(seen, last, agent, self.belief, LEAK)
+            value, _, self.belief = self.recogniser.step(seen, last, agent, self.belief)
             self.head = value.argmax(dim=-1)
         inputs = encode(self.ego.shape, seen.flatten(0, 1), self.last, self.agent).unsqueeze(0)
         q, self.memory = self.ego.step(inputs, self.memory)
@@ -97,9 +96,9 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     ego = Ego(Shape.of(world), heads, generator)
-    returns, usual = np.random.default_rng(0).random((heads, groups)), RecogniserConfig()
-    recogniser = Recogniser(ego.shape, returns, usual.members, usual.hold, generator)
-    recognition = Recognition([str(k) for k in range(groups)], weights(recogniser), LEAK)
+    returns = np.random.default_rng(0).random((heads, groups))
+    recogniser = Recogniser(ego.shape, returns, RecogniserConfig(), world.limit, generator)
+    recognition = Recognition([str(k) for k in range(groups)], weights(recogniser))
     lines = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "bundle"

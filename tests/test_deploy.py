@@ -46,12 +46,17 @@ def make_ego(scenario, heads=3, seed=0):
     return world, Ego(Shape.of(world), heads, torch.Generator().manual_seed(seed))
 
 
+def make_recogniser(world, ego, returns, seed=1, **settings):
+    generator = torch.Generator().manual_seed(seed)
+    return Recogniser(ego.shape, returns, RecogniserConfig(**settings), world.limit, generator)
+
+
 @pytest.fixture
 def bundle(tmp_path):
     world, ego = make_ego("LBF4")
     folder, rng = tmp_path / "bundle", np.random.default_rng(0)
-    untrained = weights(Recogniser(ego.shape, rng.random((3, 5)), 2, 0.2, torch.Generator().manual_seed(0)))
-    recognition = Recognition([f"0/{k}" for k in range(5)], untrained, LEAK)
+    untrained = make_recogniser(world, ego, rng.random((3, 5)), seed=0)
+    recognition = Recognition([f"0/{k}" for k in range(5)], weights(untrained))
     about = {"scenario": "LBF4", "method": "macop", "seed": 0}
     write_bundle(folder, weights(ego), world, about, recognition=recognition)
     return folder
@@ -216,7 +221,7 @@ def told(tmp_path_factory):
     config = RecogniserConfig(steps=80_000, batch=400, lr=1e-2, switches=1.0, noise=0.0)
     recogniser = train(world, ego, teams, np.zeros((2, 2)), config, seed=0)
     folder = tmp_path_factory.mktemp("told") / "bundle"
-    recognition = Recognition(["one way", "the other"], weights(recogniser), LEAK)
+    recognition = Recognition(["one way", "the other"], weights(recogniser))
     about = {"scenario": "CN2", "method": "macop", "seed": 0}
     write_bundle(folder, weights(ego), world, about, recognition=recognition)
     return world, [policy(teams, p, world) for p in range(2)], recogniser, folder
@@ -278,7 +283,7 @@ def test_the_belief_is_torchs(told):
         action = agent.act(batch.obs[:, :1], batch.mask[:, :1])
         obs = torch.from_numpy(batch.obs[:, :1].copy())
         with torch.no_grad():
-            _, probability, belief = recogniser.step(obs, last, torch.zeros(4, 1, dtype=torch.int64), belief, LEAK)
+            _, probability, belief = recogniser.step(obs, last, torch.zeros(4, 1, dtype=torch.int64), belief)
         np.testing.assert_allclose(agent.belief, probability.numpy(), atol=1e-5)
         last = torch.from_numpy(action)
         batch.step(np.concatenate([action, rng.integers(0, 5, (4, 1))], axis=1))
@@ -291,13 +296,13 @@ def test_another_head_must_be_better_by_the_hold():
     returns, views = np.zeros((3, 5)), 20 * torch.randn(12, 64, 1, size, generator=generator)
     played = {}
     for hold in (0.0, 1000.0):
-        recogniser = Recogniser(ego.shape, returns, 2, hold, torch.Generator().manual_seed(1))
+        recogniser = make_recogniser(world, ego, returns, hold=hold, tire=0.0)
         torch.nn.init.zeros_(recogniser.valuer2.bias)
         belief, heads = torch.zeros(64, recogniser.belief_size(1)), []
         for step, view in enumerate(views):
             last = torch.full((64, 1), 1 if step % 6 else -1)  # two episodes
             with torch.no_grad():
-                values, _, belief = recogniser.step(view, last, torch.zeros_like(last), belief, LEAK)
+                values, _, belief = recogniser.step(view, last, torch.zeros_like(last), belief)
             heads.append(values.argmax(dim=1))
         played[hold] = torch.stack(heads).unflatten(0, (2, 6))
     assert (played[1000.0] == played[1000.0][:, :1]).all()
@@ -305,20 +310,35 @@ def test_another_head_must_be_better_by_the_hold():
     assert (played[0.0] != played[0.0][:, :1]).any(dim=1).float().mean() > 0.2
 
 
+def test_a_head_tires():
+    """All heads are worth the same, the hold is that of two and a half steps: each is played for three, until an episode ends."""
+    world, ego = make_ego("LBF4", heads=3)
+    recogniser = make_recogniser(world, ego, np.zeros((3, 5)), hold=0.1, tire=0.04 * world.limit)
+    for layer in (recogniser.valuer2.weight, recogniser.valuer2.bias):
+        torch.nn.init.zeros_(layer)
+    belief, heads = torch.zeros(1, recogniser.belief_size(1)), []
+    for step in range(12):
+        last = torch.full((1, 1), 1 if step % 9 else -1)
+        with torch.no_grad():
+            values, _, belief = recogniser.step(
+                torch.rand(1, 1, len(world.observations)), last, torch.zeros_like(last), belief
+            )
+        heads.append(int(values.argmax()))
+    assert heads == [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0]
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_zero_shot_graphs_are_sound_files(scenario):
     world, ego = make_ego(scenario, heads=3)
-    recogniser = Recogniser(
-        ego.shape, np.random.default_rng(0).random((3, 5)), 2, 0.2, torch.Generator().manual_seed(1)
-    )
-    sizes = (len(world.actions), world.n_agents, world.controllable)
-    content = write(zero_shot(weights(recogniser), LEAK, *sizes))
+    recogniser = make_recogniser(world, ego, np.random.default_rng(0).random((3, 5)))
+    content = write(zero_shot(weights(recogniser), len(world.actions), world.n_agents, world.controllable))
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
     assert read(content).notes["selector"] == "zero-shot"
     with torch.no_grad():
-        check_recogniser(recogniser, LEAK, content, world)
+        check_recogniser(recogniser, content, world)
+        recogniser.leak *= 2
         with pytest.raises(ValueError, match="differs from torch"):
-            check_recogniser(recogniser, 2 * LEAK, content, world)
+            check_recogniser(recogniser, content, world)
 
 
 def test_the_same_seed_gives_the_same_recogniser():

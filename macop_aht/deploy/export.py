@@ -77,20 +77,19 @@ class Recognition:
 
     groups: list[str]  # their names in the run; then the heads, which are groups to it as well
     weights: Mapping[str, np.ndarray]  # the recogniser's
-    leak: float
 
     def graph(self, world: World) -> Graph:
-        sizes = (len(world.actions), world.n_agents, world.controllable)
-        return zero_shot(self.weights, self.leak, *sizes)
+        return zero_shot(self.weights, len(world.actions), world.n_agents, world.controllable)
 
     def about(self, world: World, content: bytes) -> dict[str, Any]:
         """For the manifest."""
         (members, hidden, groups), heads = self.weights["namer.weight"].shape, self.weights["returns"].shape[1]
-        parts = {"prior": groups, "evidence": groups, "memory": world.controllable * members * hidden, "held": heads}
+        memory = world.controllable * members * hidden
+        parts = {"prior": groups, "evidence": groups, "memory": memory, "held": heads, "spent": heads}
         return {
             "groups": self.groups,
             "belief": parts,  # how many numbers of each, one after the other
-            "leak": self.leak,
+            "leak": float(self.weights["leak"]),
             "returns": self.weights["returns"].T.tolist(),  # of every head with every group
             "golden": golden(content, belief_feed(world, sum(parts.values()), GOLDEN_ROWS)),
         }
@@ -232,9 +231,9 @@ def export(
         names = [*named, *(f"head {k}" for k in range(ego.n_heads))]
         returns = cross_returns(setup, ego, company, setup.phase_seed(3_000))
         trained = recogniser.train(world, ego, company, returns, config, setup.phase_seed(3_001), ego.n_heads)
-        recognition = Recognition(names, weights(trained), config.leak)
+        recognition = Recognition(names, weights(trained))
         with torch.no_grad():
-            check_recogniser(trained, config.leak, write(recognition.graph(world)), world)
+            check_recogniser(trained, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
         mates, known = group_policies(run_folder), returns[:, : len(named)]
@@ -288,13 +287,13 @@ def check_parity(ego: Ego, content: bytes, world: World) -> None:
         )
 
 
-def check_recogniser(trained: Recogniser, leak: float, content: bytes, world: World) -> None:
+def check_recogniser(trained: Recogniser, content: bytes, world: World) -> None:
     """Raise where a belief differs by more than PARITY from torch's, or the head is not one of the highest value."""
     import torch
 
     feed = belief_feed(world, trained.belief_size(world.controllable), DECISIONS // world.controllable, seed=2)
     found = _run(content, feed)
-    values, *expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()}, leak=leak)
+    values, *expected = trained.step(**{name: torch.from_numpy(array) for name, array in feed.items()})
     alike = found["head"] == values.argmax(dim=1).numpy()  # where two are as good, either may be held from then on
     for name, array in zip(("probability", "next_belief"), expected, strict=True):
         if not np.allclose(found[name][alike], array.numpy()[alike], rtol=PARITY, atol=PARITY):

@@ -20,6 +20,7 @@ teammates the ego's own heads are among the groups: each is another way of actin
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those e
 FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
 OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
 LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
+ROUNDS = 16  # of episodes that are kept to be learnt from again
 CLIP = 1.0  # norm of a gradient, per network
 
 
@@ -53,6 +55,10 @@ class RecogniserConfig:
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
     hold: float = setting(0.2, "standard deviations of the returns by which another head must be better to take over")
+    tire: float = setting(
+        1.0, "standard deviations of the returns that a head loses if it is played for a whole episode"
+    )
+    passes: int = setting(3, "times that an episode is learnt from")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
     noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
@@ -62,8 +68,8 @@ class RecogniserConfig:
     plot: bool = setting(True, "whether the card has a figure; it needs matplotlib")
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "members", "batch", "test_episodes")
-        at_least(self, 0, "lr", "hold", "switches", "tier_episodes")
+        at_least(self, 1, "steps", "members", "passes", "batch", "test_episodes")
+        at_least(self, 0, "lr", "hold", "tire", "switches", "tier_episodes")
         within(self, 0, 1, "leak", "noise")
 
 
@@ -71,22 +77,32 @@ class Recogniser(nn.Module):
     """Names the group and values the heads: each agent of ours by itself, in each of N networks, and all together by the mean."""
 
     def __init__(
-        self, shape: Shape, returns: np.ndarray, members: int, hold: float, generator: torch.Generator | None = None
+        self,
+        shape: Shape,
+        returns: np.ndarray,
+        config: RecogniserConfig,
+        limit: int,
+        generator: torch.Generator | None = None,
     ) -> None:
-        """`returns` (K,G) are those of every head with every group; `hold` is in standard deviations of them."""
+        """`returns` (K,G) are those of every head with every group; `limit` is the longest episode."""
         super().__init__()
-        self.shape, self.members = shape, members
+        self.shape, self.members = shape, config.members
         self.n_heads, self.groups = returns.shape
-        self.backbone = Backbone(shape, members, generator)
-        self.namer = Linear(members, shape.hidden, self.groups, generator)
-        self.valuer1 = Linear(members, shape.hidden + self.groups, shape.hidden, generator)
-        self.valuer2 = Linear(members, shape.hidden, self.n_heads, generator)
+        self.backbone = Backbone(shape, self.members, generator)
+        self.namer = Linear(self.members, shape.hidden, self.groups, generator)
+        self.valuer1 = Linear(self.members, shape.hidden + self.groups, shape.hidden, generator)
+        self.valuer2 = Linear(self.members, shape.hidden, self.n_heads, generator)
+        scale = float(returns.std()) or 1.0
         self.returns: Tensor
         self.scale: Tensor  # a correction of 1 is so much return
+        self.leak: Tensor
+        self.hold: Tensor  # in units of return
+        self.tire: Tensor  # the same, in a step
         self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
-        self.hold: Tensor
-        self.register_buffer("scale", torch.tensor(float(returns.std()) or 1.0))
-        self.register_buffer("hold", hold * self.scale)
+        self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("leak", torch.tensor(config.leak))
+        self.register_buffer("hold", torch.tensor(scale * config.hold))
+        self.register_buffer("tire", torch.tensor(scale * config.tire / limit))
 
     def belief_size(self, own: int) -> int:
         """The numbers in a belief, with so many agents of ours."""
@@ -115,24 +131,27 @@ class Recogniser(nn.Module):
         correction = self.valuer2(hidden).unflatten(1, memory.shape[1:3]).mean(dim=2)
         return probability @ self.returns + self.scale * correction
 
-    def step(self, obs: Tensor, last_action: Tensor, agent: Tensor, belief: Tensor, leak: float) -> tuple[Tensor, ...]:
+    def step(self, obs: Tensor, last_action: Tensor, agent: Tensor, belief: Tensor) -> tuple[Tensor, ...]:
         """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S).
 
-        The head that was of the highest value in the step before has its hold in these values.
+        The values are those that the head is chosen by: with the hold, and less what heads have tired by.
         """
         own, width = obs.shape[1], self.members * self.shape.hidden
-        prior, evidence, memory, held = belief.split([self.groups, self.groups, own * width, self.n_heads], dim=-1)
+        parts = [self.groups, self.groups, own * width, self.n_heads, self.n_heads]
+        prior, evidence, memory, held, spent = belief.split(parts, dim=-1)
         first = last_action.amax(dim=1, keepdim=True) < 0
         prior = torch.where(first, prior + evidence, prior).softmax(dim=-1)
-        prior = ((1 - leak) * prior + leak / self.groups).log()
+        prior = ((1 - self.leak) * prior + self.leak / self.groups).log()
         memory = torch.where(first, 0.0, memory).reshape(-1, self.members, self.shape.hidden).transpose(0, 1)
         inputs = encode(self.shape, obs, last_action, agent).flatten(0, 1)
         memory = self.backbone.step(self._to_all(inputs), memory).unflatten(1, (-1, own))  # (N,B,m,H)
         evidence = self._named(memory).mean(dim=0).log_softmax(dim=-1)
         probability = (prior + evidence).softmax(dim=-1)
-        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, held)
-        held = self.hold * nn.functional.one_hot(values.argmax(dim=-1), self.n_heads)
-        return values, probability, torch.cat([prior, evidence, memory.movedim(0, 2).flatten(1), held], dim=-1)
+        spent = torch.where(first, 0.0, spent)
+        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, held) - spent
+        played = nn.functional.one_hot(values.argmax(dim=-1), self.n_heads)
+        told = [prior, evidence, memory.movedim(0, 2).flatten(1), self.hold * played, spent + self.tire * played]
+        return values, probability, torch.cat(told, dim=-1)
 
 
 class Moments(NamedTuple):
@@ -238,7 +257,7 @@ class Meetings:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The heads that zero-shot would play, and its belief: (B,) (B,G). Where an episode has ended, it stays as it was."""
         inputs = torch.from_numpy(obs), torch.from_numpy(last_action), self._agent
-        values, probability, belief = recogniser.step(*inputs, self._belief, self._config.leak)
+        values, probability, belief = recogniser.step(*inputs, self._belief)
         self._belief = torch.where(torch.from_numpy(running).unsqueeze(-1), belief, self._belief)
         return values.argmax(dim=-1).numpy(), probability.numpy()
 
@@ -264,20 +283,21 @@ def train(
     The last `heads` of the groups are the ego's own: see `company`.
     """
     generator = torch.Generator().manual_seed(seed)
-    recogniser = Recogniser(ego.shape, returns, config.members, config.hold, generator)
+    recogniser = Recogniser(ego.shape, returns, config, world.limit, generator)
     parameters = [*recogniser.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=config.lr)
     meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0
+    rounds: deque[Histories] = deque(maxlen=ROUNDS)
     while done < config.steps:
-        histories = meetings.play(recogniser)
-        for chosen in _batches(histories.length, config.batch, rng):
-            optimiser.param_groups[0]["lr"] = config.lr * max(1 - done / config.steps, 0.0)
-            moments = histories.pack(chosen)
-            optimiser.zero_grad()
-            _loss(recogniser, moments).sum().backward()
-            clip_per_member(parameters, CLIP)
-            optimiser.step()
-            done += len(moments.obs)
+        optimiser.param_groups[0]["lr"] = config.lr * (1 - done / config.steps)
+        rounds.append(meetings.play(recogniser))
+        done += int(rounds[-1].length.sum())
+        for histories in [rounds[-1], *(rounds[k] for k in rng.integers(0, len(rounds), config.passes - 1))]:
+            for chosen in _batches(histories.length, config.batch, rng):
+                optimiser.zero_grad()
+                _loss(recogniser, histories.pack(chosen)).sum().backward()
+                clip_per_member(parameters, CLIP)
+                optimiser.step()
     return recogniser
 
 

@@ -119,19 +119,13 @@ def thompson(heads: int) -> Graph:
 SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
 
 
-def zero_shot(
-    weights: Mapping[str, np.ndarray],
-    leak: float,
-    actions: int,
-    agents: int,
-    own: int,
-) -> Graph:
+def zero_shot(weights: Mapping[str, np.ndarray], actions: int, agents: int, own: int) -> Graph:
     """The head of the highest value, by where things stand and by the belief who it is that we play with: see `recogniser`.
 
     Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
     `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
-    A belief is the prior (G), the evidence (G), the recogniser's memory (m*H), H being that of all its networks together, and
-    what the head that is being played has ahead of the others (K).
+    A belief is the prior (G), the evidence (G), the recogniser's memory (m*H), H being that of all its networks together, what
+    the head that is being played has ahead of the others (K), and what each has lost by having been played in this episode (K).
     """
     add = Builder()
     stored = _as_one(weights)
@@ -143,7 +137,7 @@ def zero_shot(
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    prior, evidence, memory, held = add.split("belief", "parts", 4)
+    prior, evidence, memory, held, spent = add.split("belief", "parts", 5)
     first = add("Less", add("ReduceMax", add("Cast", "last_action", to=1), axes=[1], keepdims=1), "zero")  # (B,1)
     carried = add("Softmax", add("Where", first, add("Add", prior, evidence), prior), axis=-1)
     prior = add("Log", add("Add", add("Mul", carried, "kept"), "leaked"))
@@ -156,18 +150,20 @@ def zero_shot(
     told = add("Relu", add("Add", add("MatMul", memory, "valuer1.memory"), add("Unsqueeze", told, "second_axis")))
     correction = add("ReduceMean", layer("valuer2", told), axes=[1], keepdims=0)
     value = add("Add", add("MatMul", probability, "returns"), correction)
-    value = add("Add", value, add("Where", first, "zero", held))
+    spent = add("Where", first, "zero", spent)
+    value = add("Sub", add("Add", value, add("Where", first, "zero", held)), spent)
     head = add("ArgMax", value, output="head", axis=1, keepdims=0)
-    held = add("Gather", "holds", head)
-    add("Concat", prior, evidence, add("Reshape", memory, "flat"), held, output="next_belief", axis=-1)
+    held, spent = add("Gather", "holds", head), add("Add", spent, add("Gather", "tires", head))
+    add("Concat", prior, evidence, add("Reshape", memory, "flat"), held, spent, output="next_belief", axis=-1)
     constants: dict[str, np.ndarray] = {
         "holds": weights["hold"] * np.eye(heads, dtype=np.float32),
-        "parts": np.array([groups, groups, own * hidden, heads], dtype=np.int64),
+        "tires": weights["tire"] * np.eye(heads, dtype=np.float32),
+        "parts": np.array([groups, groups, own * hidden, heads, heads], dtype=np.int64),
         "by_agent": np.array([0, own, hidden], dtype=np.int64),
         "flat": np.array([0, own * hidden], dtype=np.int64),
         "zero": np.array(0, dtype=np.float32),
-        "kept": np.array(1 - leak, dtype=np.float32),
-        "leaked": np.array(leak / groups, dtype=np.float32),
+        "kept": 1 - weights["leak"],
+        "leaked": weights["leak"] / np.float32(groups),
         "second_axis": np.array([1], dtype=np.int64),
         "returns": weights["returns"],
     }
@@ -219,4 +215,4 @@ def _as_one(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def belief_size(groups: int, own: int, hidden: int, heads: int) -> int:
     """The numbers in a belief."""
-    return 2 * groups + own * hidden + heads
+    return 2 * groups + own * hidden + 2 * heads
