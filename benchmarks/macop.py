@@ -200,7 +200,7 @@ def main() -> int:
     }
     wanted = [key for key, folder in folders.items() if not arguments.finished or (folder / "summary.json").exists()]
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        found = list(pool.map(lambda key: run(*key, arguments.preset, arguments.work), wanted))
+        found = list(pool.map(lambda key: run(key[0], key[1], key[2], arguments.preset, arguments.work), wanted))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     lines = arguments.out.with_suffix(".jsonl")
     runs = recorded(lines) | dict(zip(wanted, found, strict=True))

@@ -1,6 +1,6 @@
 """Weights that the paper leaves open, or that mean something else here, on seeds that no result is of.
 
-    python benchmarks/tuning.py [--weights alpha-cross mu alpha-reg] [--seeds 100 101] [--preset paper] [--parallel 2]
+    python benchmarks/tuning.py [--weights alpha-cross mu alpha-reg ego-self-play] [--seeds 100 101] [--preset paper] [--parallel 2]
 
 LIPO's groups should be good with themselves and bad with each other. EWC's ego, and Macop's, should in the end do well with all
 groups that they met one after the other. Runs can be resumed; each has one thread.
@@ -67,6 +67,10 @@ WEIGHTS = {
     "alpha-reg": Weight(
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
         ("PP2",), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
+    ),
+    "ego-self-play": Weight(
+        "Macop: the same, by how much the ego's own self-play counts in its loss.",
+        ("PP1",), "multi-head", ("1", "0"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
 }  # fmt: skip
 
