@@ -1,9 +1,10 @@
 """Weights that the paper leaves open, or that mean something else here, on seeds that no result is of.
 
-    python benchmarks/tuning.py [--weights alpha-cross mu alpha-reg ego-self-play] [--seeds 100 101] [--preset paper] [--parallel 2]
+    python benchmarks/tuning.py [--weights alpha-cross mu …] [--seeds 100 101] [--preset paper] [--parallel 2]
 
 LIPO's groups should be good with themselves and bad with each other. EWC's ego, and Macop's, should in the end do well with all
-groups that they met one after the other. Runs can be resumed; each has one thread.
+groups that they met one after the other. Runs can be resumed; each has one thread. Every weight has a part of the results, which
+stays as it is when others are measured.
 """
 
 from __future__ import annotations
@@ -106,25 +107,33 @@ def main() -> int:
             scenario, method, seed, options = jobs[key]
             jobs[key] = scenario, method, seed, ("--groups", str(lent[lender]), *options)
         folders = dict(zip(jobs, pool.map(made, jobs.values()), strict=True))
-    lines = [
-        "# Weights that the paper leaves open",
-        "",
-        f"`python benchmarks/tuning.py --weights {' '.join(arguments.weights)} --seeds {' '.join(map(str, arguments.seeds))} "
-        f"--preset {arguments.preset}`, a figure per seed.",
-    ]
+    parts = recorded(arguments.out)
     for name in arguments.weights:
         weight = WEIGHTS[name]
-        lines += ["", weight.about, "", f"| scenario | {name} | {' | '.join(weight.columns)} |"]
+        options = f"--weights {name} --seeds {' '.join(map(str, arguments.seeds))} --preset {arguments.preset}"
+        lines = [
+            f"{weight.about} `python benchmarks/tuning.py {options}`, a figure per seed.",
+            "",
+            f"| scenario | {name} | {' | '.join(weight.columns)} |",
+        ]
         lines += ["|---" * (2 + len(weight.columns)) + "|"]
         for scenario in weight.scenarios:
             for value in weight.values:
                 seeds = [weight.figures(folders[name, scenario, value, seed]) for seed in arguments.seeds]
                 cells = (", ".join(column) for column in zip(*seeds, strict=True))
                 lines.append(f"| {scenario} | {value} | {' | '.join(cells)} |")
-    text = "\n".join(lines) + "\n"
+        parts[name] = "\n".join(lines)
+    known = [f"## {name}\n\n{parts[name]}" for name in WEIGHTS if name in parts]
+    text = "\n\n".join(["# Weights that the paper leaves open", *known]) + "\n"
     arguments.out.write_text(text)
     print(text)
     return 0
+
+
+def recorded(path: Path) -> dict[str, str]:
+    """The parts of the results that are there already, by weight."""
+    parts = path.read_text().split("\n## ")[1:] if path.exists() else []
+    return {name: content.strip() for name, content in (part.split("\n", 1) for part in parts)}
 
 
 if __name__ == "__main__":
