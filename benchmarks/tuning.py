@@ -110,9 +110,9 @@ def main() -> int:
     parts = recorded(arguments.out)
     for name in arguments.weights:
         weight = WEIGHTS[name]
-        options = f"--weights {name} --seeds {' '.join(map(str, arguments.seeds))} --preset {arguments.preset}"
+        asked = f"--weights {name} --seeds {' '.join(map(str, arguments.seeds))} --preset {arguments.preset}"
         lines = [
-            f"{weight.about} `python benchmarks/tuning.py {options}`, a figure per seed.",
+            f"{weight.about} `python benchmarks/tuning.py {asked}`, a figure per seed.",
             "",
             f"| scenario | {name} | {' | '.join(weight.columns)} |",
         ]

@@ -2,20 +2,22 @@
 
 The recogniser is the agent network's backbone, on what our agents see and do themselves, with two things on top: a layer that
 names the group, and two that say what every head would return if it were played from here on. There are a few of it, which
-learn from the same and differ in what they began with; they are heard together. It learns from episodes of the
-ego with any group, in which the ego may change its head at any moment until it settles on one, and the teammates sometimes change
-too. Its memory lasts an episode. What is carried over to the next one is the belief: what was believed in the end is what is
-believed before anything is seen, and it leaks towards not knowing with every step.
+learn from the same and differ in what they began with; they are heard together. It learns from episodes of the ego with any
+group, in which the ego may change its head at any moment until it settles on one, and the teammates sometimes change too. Its
+memory lasts an episode. What is carried over to the next one is the belief: what was believed in the end is what is believed
+before anything is seen, and it leaks towards not knowing with every step.
 
     belief = softmax(prior + evidence)        evidence: what the recogniser makes of this episode
     prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
     value  = belief @ returns + correction    returns: measured from the first step on; correction: learnt, from memory and belief
-    head   = argmax (value + hold)            hold: something for the head that is being played
+    head   = argmax (value + hold - tired)    hold: something for the head that is being played
+                                              tired: a little for every step that a head has been played in this episode
 
-Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. The
-correction is what makes a head's value depend on where the others have left it. It also serves with teammates that are none of
-the groups: what a head gets where things stand like this may be known where the name of the group is not. For the sake of such
-teammates the ego's own heads are among the groups: each is another way of acting as a group that it was trained with.
+Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. Where two
+agents stand in each other's way, they would stand there for good, hence the tiring. The correction is what makes a head's
+value depend on where the others have left it. It also serves with teammates that are none of the groups: what a head gets
+where things stand like this may be known where the name of the group is not. For the sake of such teammates the ego's own
+heads are among the groups: each is another way of acting as a group that it was trained with.
 """
 
 from __future__ import annotations
