@@ -238,7 +238,8 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation.curation import add
 
     target = places.find("zoo", arguments.zoo)
-    cards = add(Path(arguments.run_folder), target, arguments.split, arguments.most, arguments.least)
+    limits = (arguments.most, arguments.least)
+    cards = add(Path(arguments.run_folder), target, arguments.split, *limits, instead=arguments.replace)
     if not cards:
         print("no group was added: the run has generated none that is new and good enough")
     for card in cards:
@@ -377,6 +378,9 @@ def _add_zoo(parser: argparse.ArgumentParser) -> None:
     adding.add_argument("--most", type=_positive, help="groups to add at most")
     adding.add_argument(
         "--least", type=float, default=0.0, help="self-play that a group must have (default: %(default)s)"
+    )
+    adding.add_argument(
+        "--replace", action="store_true", help="in the place of what the zoo has of this generator and seed"
     )
     adding.set_defaults(run=_zoo_add)
     verifying = actions.add_parser("verify", help="recompute every figure on every card")

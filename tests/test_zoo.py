@@ -406,3 +406,23 @@ def test_what_may_not_enter_the_zoo(finished_runs, tmp_path, capsys):
     assert "is not finished" in capsys.readouterr().err
     assert main(["zoo", "add", str(tmp_path / "nothing"), "--split", "train", *target]) == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_a_runs_groups_can_be_put_in_the_place_of_those_that_the_zoo_has(finished_runs, tmp_path):
+    """Another run of the same seed takes over the names of the first; what others knew of its groups is found out anew."""
+    target, folder = ["--split", "train", "--zoo", str(tmp_path / "zoo")], tmp_path / "again"
+    (tmp_path / "zoo").mkdir()
+    for run in ("0", "1"):
+        assert main(["zoo", "add", str(finished_runs / run), *target]) == 0
+    first = zoo.cards("LBF4", tmp_path / "zoo")
+    shutil.copytree(finished_runs / "0", folder)
+    (folder / "run.toml").write_text((folder / "run.toml").read_text() + "\n# with other settings\n")
+    assert main(["zoo", "add", str(folder), "--most", "1", "--replace", *target]) == 0
+    cards = zoo.cards("LBF4", tmp_path / "zoo")
+    old, new = ([card for card in found.values() if card.seed == 0] for found in (first, cards))
+    assert len(old) > len(new) == 1
+    assert new[0].name == old[0].name
+    assert new[0].config_hash != old[0].config_hash
+    assert {path.name for path in (tmp_path / "zoo" / "LBF4").glob("*.onnx")} == {card.file for card in cards.values()}
+    assert all(card.responder in cards for card in cards.values())
+    assert main(["zoo", "verify", "--zoo", str(tmp_path / "zoo")]) == 0

@@ -10,6 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -94,30 +95,44 @@ def _teams(folder: Path) -> Iterator[Found]:
 # --- Adding
 
 
-def add(folder: Path, target: Path, split: Split, most: int | None = None, least: float = 0.0) -> list[Card]:
-    """Put a run's groups into a zoo, those with a self-play of at least `least`, at most `most` of them; gives the new cards."""
+def add(
+    folder: Path,
+    target: Path,
+    split: Split,
+    most: int | None = None,
+    least: float = 0.0,
+    instead: bool = False,
+) -> list[Card]:
+    """Put a run's groups into a zoo, those with a self-play of at least `least`, at most `most` of them; gives the new cards.
+
+    With `instead`, what the zoo has of this generator and seed gives way, and so do the names.
+    """
     run = read_run(folder)
     own = target / run.scenario
-    cards = read_index(own) if (own / INDEX).exists() else {}
+    before = read_index(own) if (own / INDEX).exists() else {}
+    gone = {
+        name for name, card in before.items() if instead and (card.generator, card.seed) == (run.generator, run.seed)
+    }
+    cards = {name: card for name, card in before.items() if name not in gone}
     _keep_apart(run, split, cards)
     world = build(run.scenario)
     candidates = [_candidate(run, group, world, target) for group in run.groups]
     candidates = [candidate for candidate in candidates if candidate.card.self_play >= least]
     present = {name: _load(card, target) for name, card in cards.items()}  # of whatever generator and split
     kept = without_duplicates(world, candidates, [*present.values()])[:most]
-    number = 1 + max(
-        (int(name.split("/")[1]) for name, card in cards.items() if card.generator == run.generator), default=-1
-    )
+    names = (name for name in (f"{run.generator}/{k}" for k in count()) if name not in cards)
     added = {}
-    for k, candidate in enumerate(kept):
-        name = f"{run.generator}/{number + k}"
+    for candidate, name in zip(kept, names, strict=False):
         card = replace(candidate.card, name=name, responder=name, file=name.replace("/", "-") + ".onnx", split=split)
         added[name] = replace(candidate, card=card)
-    cards = with_responders(world, {**present, **added}, [*added])
+    orphans = [name for name, card in cards.items() if card.responder in gone]
+    cards = with_responders(world, {**present, **added}, [*added, *orphans])
     own.mkdir(parents=True, exist_ok=True)
     for candidate in added.values():
         (own / candidate.card.file).write_bytes(candidate.content)
     write_index(own, cards, ABOUT)
+    for name in gone - {*cards}:
+        (own / before[name].file).unlink()
     return [cards[name] for name in added]
 
 
@@ -125,7 +140,9 @@ def _keep_apart(run: Run, split: Split, cards: dict[str, Card]) -> None:
     """A run's groups go into the zoo once, and no seed of a generator is in the test split and another."""
     siblings = [card for card in cards.values() if (card.generator, card.seed) == (run.generator, run.seed)]
     if any(card.config_hash == run.config_hash for card in siblings):
-        raise ValueError(f"the groups of this run ({run.generator}, seed {run.seed}) are in the zoo already")
+        raise ValueError(
+            f"the groups of this run ({run.generator}, seed {run.seed}) are in the zoo already; --replace takes those out first"
+        )
     if any((card.split == "test") != (split == "test") for card in siblings):
         raise ValueError(
             f"groups of {run.generator}, seed {run.seed}, are in the split {siblings[0].split!r}; test groups must come from "
