@@ -18,8 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from macop import WORK, train
 
+from macop_aht.learner.checkpoints import read
 from macop_aht.learner.threads import use_threads
 from macop_aht.reproduction.fig_crossplay import apart, matrix
 
@@ -38,7 +40,19 @@ def in_the_end(folder: Path) -> list[str]:
     """Of a run's ego with all groups that it met, each by the head that does best."""
     figures = json.loads((folder / "summary.json").read_text())
     returns = figures["best_head"]
-    return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(figures["heads"])]
+    return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(figures["heads"]), f"{moved(folder):.2%}"]
+
+
+def moved(folder: Path) -> float:
+    """How far the ego's backbone is in the end from where the first group left it, as a share of its own length."""
+    phases = sorted((folder / "phases").glob("ego-*.npz"))
+    first, last = (
+        np.concatenate(
+            [part.ravel() for name, part in sorted(read(path)[0]["ego"].items()) if name.startswith("backbone")]
+        )
+        for path in (phases[0], phases[-1])
+    )
+    return float(np.linalg.norm(last - first) / np.linalg.norm(first))
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class Weight:
     groups: tuple[str, ...] = ()  # method and options of the run whose groups are learnt with
 
 
-EGO = ("return", "with the worst group", "heads")
+EGO = ("return", "with the worst group", "heads", "backbone moved")
 WEIGHTS = {
     "alpha-cross": Weight(
         "LIPO: its groups with themselves and with each other.", ("LBF4",), "lipo", ("0.03", "0.1", "0.3", "1"),
