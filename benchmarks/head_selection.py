@@ -7,8 +7,8 @@ of its own run, out of the run's folder where that is given, else out of the zoo
 (unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean
 return of those that follow counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best
 with a teammate in hindsight gets more. In the last table the teammate becomes another one in mid-episode, one with which another
-head does best; the oracle plays each one's best head from the step on at which it is there. Writes Markdown, and a CSV with a
-line per teammate and seed.
+head does best; the oracle plays each one's best head from the step on at which it is there. Writes Markdown, in which other
+bundles under agents/ keep what was measured of them, and a CSV with a line per teammate and seed.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ class Bench:
     seeds: int
     sessions: int
     test: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.scenario}: {self.method}"
 
     def play(self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int = 0) -> np.ndarray:
         """Returns of sessions with each of the teammates: (mates,seeds,sessions,episodes)."""
@@ -122,7 +126,7 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
     present = [tier for tier in TIERS if tier in bench.tiers]
     counts = ", ".join(f"{(tiers == tier).sum()} {tier}" for tier in present)
     lines = [
-        f"## {bench.scenario}: {bench.method}, {bench.heads} heads; teammates: {counts}",
+        f"{bench.heads} heads; teammates: {counts}",
         "",
         f"| selector | episodes of choosing | {' | '.join(f'{tier} | regret | of the best' for tier in present)} |",
         f"|---|---|{'---|---|---|' * len(present)}",
@@ -135,7 +139,7 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
             share = f"{100 * mean / most:.0f}%" if most > 0 else "-"
             cells.append(f"{mean:.3f} | {most - mean:.3f} | {share}")
         lines.append(f"| {name} | {budget} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    return lines
 
 
 class Oracle:
@@ -198,6 +202,18 @@ def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[ob
     ]  # fmt: skip
 
 
+SWITCHED = "A teammate that becomes another one in mid-episode"
+
+
+def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What was measured before of bundles of these names: their tables, and their lines in the last one."""
+    parts = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
+    by_title = {title: content.strip() for title, content in (part.split("\n", 1) for part in parts)}
+    lines = {": ".join(line.split(" | ")[:2])[2:]: line for line in by_title.pop(SWITCHED, "").splitlines()}
+    tables, switched = ({name: kept[name] for name in names if name in kept} for kept in (by_title, lines))
+    return tables, switched
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", nargs="*", type=Path, metavar="BUNDLE")
@@ -209,36 +225,42 @@ def main() -> int:
     parser.add_argument("--test", type=int, default=8, help="episodes of a session that count")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "head_selection.md")
     arguments = parser.parse_args()
-    shipped = sorted(places.find("agents").rglob("manifest.json"))
-    bundles = arguments.bundles or [path.parent for path in shipped if json.loads(path.read_text())["heads"] > 1]
+    manifests = {path.parent: json.loads(path.read_text()) for path in places.find("agents").rglob("manifest.json")}
+    shipped = {
+        folder: f"{about['scenario']}: {about['method']}, seed {about['seed']}"
+        for folder, about in manifests.items()
+        if about["heads"] > 1
+    }
+    bundles = arguments.bundles or sorted(shipped)
     if not bundles:
         parser.error("there is no bundle under agents/; name one, or write one with `macop export`")
-    lines = [
-        "# Head selection",
-        "",
-        f"`python benchmarks/head_selection.py --seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}`"
-        f": mean returns of {arguments.seeds * arguments.sessions} sessions with each teammate, of the {arguments.test} episodes "
-        "after choosing.",
-        "",
-    ]
-    switched, written = [], []
+    tables, switched = recorded(arguments.out, [*shipped.values()])
+    written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
         heads = by_head(bench)
         found = results(bench, heads)
-        lines += table(bench, found)
-        print("\n".join(table(bench, found)), flush=True)
-        switched += [line for line in [switch(bench, heads)] if line]
+        tables[bench.name] = "\n".join(table(bench, found))
+        print(f"{bench.name}: {tables[bench.name]}", flush=True)
+        line = switch(bench, heads)
+        switched |= {bench.name: line} if line else {}
         written += rows(bench, found)
-    lines += [
-        "## A teammate that becomes another one in mid-episode",
+    options = f"--seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}"
+    lines = [
+        "# Head selection",
+        "",
+        f"`python benchmarks/head_selection.py {options}`: mean returns of {arguments.seeds * arguments.sessions} sessions with "
+        f"each teammate, of the {arguments.test} episodes after choosing.",
+        "",
+        *(f"## {name}\n\n{tables[name]}\n" for name in sorted(tables)),
+        f"## {SWITCHED}",
         "",
         "| scenario | bundle | pairs | after steps | zero-shot | oracle | of the oracle | the first one's best head |",
         "|---|---|---|---|---|---|---|---|",
-        *switched,
+        *(switched[name] for name in sorted(switched)),
     ]
     print("\n".join(lines[-len(switched) - 2 :]), flush=True)
-    arguments.out.write_text("\n".join(lines) + "\n")
+    arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with open(arguments.out.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         columns = ["scenario", "bundle", "selector", "episodes", "tier", "teammate", "seed", "return", "regret"]
         csv.writer(file).writerows([columns, *written])
