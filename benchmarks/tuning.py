@@ -89,7 +89,7 @@ WEIGHTS = {
     ),
     "alpha-keep": Weight(
         "Macop: the same, without the regulariser, by how firmly the old heads' values are kept.",
-        ("PP1",), "multi-head", ("10", "30"), in_the_end, EGO, ("--alpha-reg", "0"), groups=("macop", *ONCE),
+        ("PP1",), "multi-head", ("10",), in_the_end, EGO, ("--alpha-reg", "0"), groups=("macop", *ONCE),
     ),
 }  # fmt: skip
 
