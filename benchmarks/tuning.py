@@ -87,10 +87,6 @@ WEIGHTS = {
         "Macop: the same, by how much the ego's own self-play counts in its loss.",
         ("PP1",), "multi-head", ("1", "0"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
-    "alpha-keep": Weight(
-        "Macop: the same, without the regulariser, by how firmly the old heads' values are kept.",
-        ("PP1",), "multi-head", ("10",), in_the_end, EGO, ("--alpha-reg", "0"), groups=("macop", *ONCE),
-    ),
 }  # fmt: skip
 
 

@@ -43,14 +43,10 @@ class UpdateConfig:
             raise ConfigError("learning_rate and max_grad_norm must be above 0")
 
 
-def rows(batch: Packed) -> tuple[Tensor, list[int]]:
-    """What networks are given, the agents side by side: inputs (P,M*N,in), and how many rows each step has."""
-    return batch.inputs.flatten(1, 2), [count * len(batch.agent) for count in batch.counts]
-
-
 def q_values(net: Stack, batch: Packed) -> Tensor:
     """Q of every agent at every step: (P,M,N,A)."""
-    return net(*rows(batch)).unflatten(1, batch.inputs.shape[1:3])
+    counts = [count * len(batch.agent) for count in batch.counts]  # the agents are side by side
+    return net(batch.inputs.flatten(1, 2), counts).unflatten(1, batch.inputs.shape[1:3])
 
 
 def masked_mean(values: Tensor, real: Tensor) -> Tensor:

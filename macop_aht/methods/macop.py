@@ -50,9 +50,6 @@ class MacopConfig:
     alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
     alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss (cross-play only)")
     alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
-    alpha_keep: float = setting(
-        0.0, "weight of what keeps the old heads' values as they were, in the ego's loss (ours)"
-    )
     test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
     max_iterations: int = setting(10, "iterations after which it stops, N_max")
@@ -85,7 +82,7 @@ class MacopConfig:
             self, 1, "population", "test_episodes", "min_iterations", "max_iterations", "teammate_steps", "ego_steps",
             "diversity_every",
         )  # fmt: skip
-        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_keep", "ego_self_play")
+        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "ego_self_play")
         within(self, 0, 1, "newest_head")
         within(self, 0, 0.9, "demonstrations")
 
@@ -180,8 +177,6 @@ def learn_to_join(
     if config.alpha_reg and snapshots:
         kept = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
         losses["regulariser"] = (config.alpha_reg, terms.regulariser(kept, config.regulariser_norm))
-    if config.alpha_keep and ego.n_heads:
-        losses["steadiness"] = (config.alpha_keep, terms.steadiness(ego))
     join(
         setup,
         phase,

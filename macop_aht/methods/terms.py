@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -15,7 +14,7 @@ from macop_aht.learner.networks import Backbone, Ego, Stack, encode
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector
 from macop_aht.learner.threads import begin
-from macop_aht.learner.update import Learner, Play, Term, masked_mean, rows
+from macop_aht.learner.update import Learner, Play, Term, masked_mean
 
 Norm = Literal["squared", "plain"]
 
@@ -87,23 +86,6 @@ def regulariser(snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Term:
 
     def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         return distance(learner.net.backbone, snapshots, norm).expand(1)
-
-    return term
-
-
-def steadiness(ego: Ego) -> Term:
-    """How far the values that the ego's heads give, by the backbone that is being trained, are from those they give now.
-
-    The mean square over the heads, agents and actions in a batch's steps. What the heads make of the backbone is held, not its
-    weights: they may change wherever that makes no difference.
-    """
-    before = copy.deepcopy(ego).requires_grad_(False)
-
-    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
-        inputs, counts = rows(batch)
-        hidden = learner.net.backbone(inputs, counts).expand(before.n_heads, -1, -1)
-        off = (before.heads(hidden) - before(inputs, counts)).square().mean(dim=(0, 2))  # (M*N,)
-        return masked_mean(off.view(1, -1, len(batch.agent)).mean(dim=-1), batch.real)
 
     return term
 
