@@ -21,7 +21,9 @@ from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
-RUN = SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING))  # not over when killed
+RUN = SelfPlayRun(
+    "CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING)
+)  # not over when killed
 COMMAND = """
 import sys
 from pathlib import Path
