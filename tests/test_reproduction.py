@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from macop_aht.campaign.plan import Campaign
-from macop_aht.cli import REPRODUCTIONS as NAMES
 from macop_aht.cli import main
+from macop_aht.cli.campaigns import REPRODUCTIONS as NAMES
 from macop_aht.config import to_toml
 from macop_aht.evaluation.matches import Row, write_rows
 from macop_aht.evaluation.plots import progress

@@ -1,0 +1,45 @@
+"""The command line: parse, call, print. Every command's options stand beside what it does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from macop_aht import __version__
+from macop_aht.cli import browsing, campaigns, judging, sharing, training
+
+COMMANDS = (  # in the order of the help
+    browsing.add_scenarios, browsing.add_teammates, browsing.add_demo,
+    training.add_selfplay, training.add_train, training.add_sequence,
+    judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
+    campaigns.add_campaign, campaigns.add_reproduce,
+    sharing.add_export, sharing.add_zoo,
+)  # fmt: skip
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
+    parser = argparse.ArgumentParser(
+        prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
+    )
+    parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in COMMANDS:
+        add(commands, words)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; a user's mistake gives one line, not a traceback."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        arguments = _parser(words).parse_args(words)
+        code = arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("macop: stopped; a run goes on with --resume, a campaign by the same command", file=sys.stderr)
+        return 130
+    except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
+        print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
+        return 2
+    return code or 0

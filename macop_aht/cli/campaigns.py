@@ -1,0 +1,74 @@
+"""Many runs, and the paper's tables and figures from them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from macop_aht.cli.options import Commands, positive
+
+REPRODUCTIONS = (  # their names alone, since they need torch
+    "table1", "table2", "table-modern", "fig-process", "fig-crossplay", "fig-ablation", "fig-sensitivity", "fig-population",
+    "fig-radar", "fig-space", "fig-environments",
+)  # fmt: skip
+
+
+def _campaign(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from macop_aht.campaign.conduct import conduct
+    from macop_aht.campaign.plan import read
+
+    given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
+    campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
+    address = arguments.address if arguments.executor == "ray" else None
+    return 0 if conduct(campaign, Path(arguments.out), ray_address=address) else 1
+
+
+def add_campaign(commands: Commands, words: Sequence[str]) -> None:
+    parser = commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them")
+    parser.add_argument("file", metavar="FILE.toml", help="scenarios, methods, seeds, preset, settings by method")
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="of the campaign; where it holds a part of it, that is gone on with",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=("processes", "ray"),
+        default="processes",
+        help="processes of this machine, or a Ray cluster whose nodes share the campaign's folder (default: %(default)s)",
+    )
+    parser.add_argument("--address", default="auto", help="of the Ray cluster (default: %(default)s)")
+    parser.add_argument("--processes", type=positive, help="at a time (default: what the file says, or 2)")
+    parser.add_argument("--threads", type=positive, help="of each process (default: what the file says, or 1)")
+    parser.add_argument("--device", help="auto, cpu, cuda or cuda:NUMBER (default: what the file says, or auto)")
+    parser.set_defaults(run=_campaign)
+
+
+def _reproduce(arguments: argparse.Namespace) -> None:
+    from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN
+    from macop_aht.reproduction.material import Material
+
+    name = arguments.name
+    material = Material.load(Path(arguments.campaign)) if arguments.campaign else None
+    if material is None and name not in WITHOUT_CAMPAIGN:
+        raise ValueError(f"{name} is made from a campaign: name its folder with --campaign FOLDER")
+    out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
+    out.mkdir(parents=True, exist_ok=True)
+    print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
+    print(f"wrote {out / name}.md, .csv and pictures")
+
+
+def add_reproduce(commands: Commands, words: Sequence[str]) -> None:
+    parser = commands.add_parser("reproduce", help="the paper's tables and figures from a campaign")
+    parser.add_argument("name", choices=REPRODUCTIONS)
+    parser.add_argument(
+        "--campaign",
+        metavar="FOLDER",
+        help="that `macop campaign` has written; without one, fig-space takes the zoo's groups",
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
+    parser.set_defaults(run=_reproduce)

@@ -1,0 +1,90 @@
+"""What others can use: bundles of trained egos, and the zoo's groups."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from macop_aht.cli.options import Commands, add_settings, apply_settings, positive
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from macop_aht.deploy.export import export
+    from macop_aht.deploy.recogniser import RecogniserConfig
+    from macop_aht.learner.device import default_threads
+    from macop_aht.learner.threads import use_threads
+
+    use_threads(default_threads())
+    export(Path(arguments.run_folder), Path(arguments.out), apply_settings(RecogniserConfig(), arguments))
+    print(f"wrote {arguments.out}")
+
+
+def _zoo_list(arguments: argparse.Namespace) -> None:
+    from macop_aht import zoo
+
+    print(f"{'name':16}{'split':12}{'self-play':>10}{'best response':>15}  does")
+    for card in zoo.cards(arguments.scenario, arguments.zoo).values():
+        print(f"{card.name:16}{card.split:12}{card.self_play:10.2f}{card.best_response:15.2f}  {', '.join(card.tags)}")
+
+
+def _zoo_add(arguments: argparse.Namespace) -> None:
+    from macop_aht import places
+    from macop_aht.evaluation.curation import add
+
+    target = places.find("zoo", arguments.zoo)
+    limits = (arguments.most, arguments.least)
+    cards = add(Path(arguments.run_folder), target, arguments.split, *limits, instead=arguments.replace)
+    if not cards:
+        print("no group was added: the run has generated none that is new and good enough")
+    for card in cards:
+        print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
+
+
+def _zoo_verify(arguments: argparse.Namespace) -> None:
+    from macop_aht import places
+    from macop_aht.evaluation.curation import verify
+    from macop_aht.scenarios import SCENARIOS
+
+    target, wrong = places.find("zoo", arguments.zoo), 0
+    present = [name for name in SCENARIOS if (target / name).is_dir()]
+    for scenario, name, complaint in verify(target, arguments.scenarios or present):
+        wrong += bool(complaint)
+        print(f"{scenario} {name}: {complaint or 'as its card says'}")
+    if wrong:
+        raise ValueError(f"{wrong} groups are not as their cards say")
+
+
+def add_export(commands: Commands, words: Sequence[str]) -> None:
+    parser = commands.add_parser("export", help="write a trained ego as an ONNX bundle, for apps without torch")
+    parser.add_argument("run_folder", metavar="RUN")
+    parser.add_argument("--out", required=True, metavar="FOLDER")
+    if words[:1] == ["export"]:
+        from macop_aht.deploy.recogniser import RecogniserConfig
+
+        add_settings(parser, RecogniserConfig)
+    parser.set_defaults(run=_export)
+
+
+def add_zoo(commands: Commands, words: Sequence[str]) -> None:
+    parser = commands.add_parser("zoo", help="list, add or verify teammate groups")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="the groups of a scenario")
+    listing.add_argument("scenario", help="such as LBF4")
+    listing.set_defaults(run=_zoo_list)
+    adding = actions.add_parser("add", help="put the groups of a finished run into the zoo")
+    adding.add_argument("run_folder", metavar="RUN")
+    adding.add_argument("--split", choices=("train", "validation", "test"), required=True)
+    adding.add_argument("--most", type=positive, help="groups to add at most")
+    adding.add_argument(
+        "--least", type=float, default=0.0, help="self-play that a group must have (default: %(default)s)"
+    )
+    adding.add_argument(
+        "--replace", action="store_true", help="in the place of what the zoo has of this generator and seed"
+    )
+    adding.set_defaults(run=_zoo_add)
+    verifying = actions.add_parser("verify", help="recompute every figure on every card")
+    verifying.add_argument("scenarios", nargs="*", help="(default: all)")
+    verifying.set_defaults(run=_zoo_verify)
+    for action in (listing, adding, verifying):
+        action.add_argument("--zoo", metavar="FOLDER", help="another zoo than the installed one")
