@@ -83,6 +83,10 @@ WEIGHTS = {
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
         ("PP2",), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
+    "alpha-keep": Weight(
+        "Macop's ego without the regulariser, by how firmly old heads are held to their values instead: the same.",
+        ("PP1",), "multi-head", ("10",), in_the_end, EGO, ("--alpha-reg", "0"), groups=("macop", *ONCE),
+    ),
     "ego-self-play": Weight(
         "Macop: the same, by how much the ego's own self-play counts in its loss.",
         ("PP1",), "multi-head", ("1", "0"), in_the_end, EGO, groups=("macop", *ONCE),

@@ -22,7 +22,20 @@ from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig
-from macop_aht.methods import clear, ewc, fresh, lipo, multi_head, origins, phases, ppo, ppo_learner, presets, sequence
+from macop_aht.methods import (
+    clear,
+    ewc,
+    fresh,
+    lipo,
+    multi_head,
+    origins,
+    phases,
+    ppo,
+    ppo_learner,
+    presets,
+    rehearsal,
+    sequence,
+)
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
@@ -245,7 +258,7 @@ def test_what_is_kept_is_split_evenly():
         latest = marked_replay(1)
         latest.reward[0, :, 0] += 1_000 * group
         latest.length[0, :2] = 0  # unfinished
-        memory = clear.share_out(12, memory, latest, rng)
+        memory = rehearsal.share_out(12, memory, latest, rng)
         slots.append(memory)
     assert [kept["length"].shape for kept in slots] == [(1, 12), (2, 6), (3, 4)]
     assert [int((kept["length"] > 0).sum()) for kept in slots] == [10, 12, 12]  # ten were there to be kept

@@ -27,7 +27,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, terms
 from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
-from macop_aht.methods.phases import Population, Setup, cross_returns
+from macop_aht.methods.phases import Learned, Population, Setup, cross_returns, with_snapshot
 from macop_aht.methods.runs import MethodRun, configure, train
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
@@ -126,6 +126,26 @@ def test_regulariser_by_hand():
     assert all(torch.isfinite(part.grad).all() for part in backbone.parameters())
 
 
+def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
+    """Against a network of its own for each head, then and now; only the backbone has a gradient."""
+    world = build("LBF4", limit=6)
+    replay, ego = filled_replay(world, population=2), Ego(Shape.of(world), 2, generator())
+    backbones = [
+        Ego(ego.shape, 0, generator(seed)).backbone for seed in (0, 7)
+    ]  # the first is the ego's as it still is
+    then = macop.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones])
+    learner = Learner(Stack.of(ego.shape, ego.backbone, Heads(ego.shape, 1, generator(1))), Vdn(), UpdateConfig())
+    off = terms.steadiness(then, replay, 5, [3])(learner, None, None)
+    batch = replay.sample(5, np.random.default_rng([3]), CPU)
+    expected = (q_values(ego.apart(), batch) - q_values(then, batch)).square().mean(dim=(2, 3))
+    assert torch.count_nonzero(expected[0]) == 0
+    real = batch.real[1] > 0
+    torch.testing.assert_close(off, expected[1][real].mean().view(1) / 2)
+    off.sum().backward()
+    assert any((part.grad != 0).any() for part in ego.backbone.parameters())
+    assert all(part.grad is None for part in (*ego.heads.parameters(), *then.parameters()))
+
+
 def test_agreement_by_hand():
     """An ego whose two heads always prefer action 1 and action 2, whatever they see."""
     shape = Shape(obs=2, actions=3, agents=2)
@@ -203,14 +223,15 @@ def setup(scenario="LBF4", config=CONFIG, seed=0):
 def test_old_heads_and_snapshots_do_not_move(demonstrations):
     world = build("CN3")
     ego, mates = Ego(Shape.of(world), 2, generator()), Stack(Shape.of(world), 1, generator(1))
-    snapshots = [[part.detach().clone() for part in ego.backbone.parameters()]]
-    before, kept = copy.deepcopy(ego), copy.deepcopy(snapshots)
+    memory = with_snapshot({}, ego.backbone)
+    before, kept = copy.deepcopy((ego, memory))
     config = replace(CONFIG, demonstrations=demonstrations)
-    head = macop.learn_to_join(setup("CN3", config), "", ego, snapshots, mates, seed=5)
+    head, episodes = macop.learn_to_join(setup("CN3", config), "", ego, memory, mates, seed=5)
+    assert len(episodes) > 0
     assert all(
         torch.equal(one, two) for one, two in zip(before.heads.parameters(), ego.heads.parameters(), strict=True)
     )
-    assert all(torch.equal(one, two) for one, two in zip(kept[0], snapshots[0], strict=True))
+    assert all((kept["snapshots"]["0"][k] == part).all() for k, part in memory["snapshots"]["0"].items())
     assert not torch.equal(before.backbone.encoder1.weight, ego.backbone.encoder1.weight)
     fresh = Heads(ego.shape, 1, torch.Generator().manual_seed(5))
     assert not torch.equal(fresh.head2.weight, head.head2.weight)
@@ -221,10 +242,27 @@ def test_a_stiff_regulariser_holds_the_backbone():
     moved = []
     for alpha in (0.0, 1e4):
         ego, mates = Ego(Shape.of(world), 1, generator()), Stack(Shape.of(world), 1, generator(1))
-        snapshots = [[part.detach().clone() for part in ego.backbone.parameters()]]
-        macop.learn_to_join(setup(config=replace(CONFIG, alpha_reg=alpha)), "", ego, snapshots, mates, seed=5)
-        moved.append(terms.distance(ego.backbone, snapshots, "squared").item())
+        before, memory = copy.deepcopy(ego), with_snapshot({}, ego.backbone)
+        macop.learn_to_join(setup(config=replace(CONFIG, alpha_reg=alpha)), "", ego, memory, mates, seed=5)
+        moved.append(terms.distance(ego.backbone, [[*before.backbone.parameters()]], "squared").item())
     assert moved[1] < 0.2 * moved[0]
+
+
+def test_steadiness_holds_what_an_old_head_says_and_not_the_backbone():
+    world, mates = build("LBF4"), Stack(Shape.of(build("LBF4")), 2, generator(1))
+    one, other = (Stack.gather([(mates, k)]) for k in range(2))
+    config = replace(CONFIG, alpha_reg=0.0, alpha_keep=1e3, kept_episodes=40)
+    before = macop.expand(setup(config=config), "", Learned(Ego(Shape.of(world), 0, generator())), "one", one, (1,))
+    assert before.memory["kept"]["length"].shape == (1, 40)
+    batch, said, moved = filled_replay(world, population=1).pack(np.arange(12)[None], CPU), [], []
+    for alpha in (0.0, 1e3):
+        ego = copy.deepcopy(before.ego)
+        again = setup(config=replace(config, alpha_keep=alpha))
+        macop.learn_to_join(again, "", ego, before.memory, other, seed=5)
+        said.append((q_values(ego.apart(), batch) - q_values(before.ego.apart(), batch)).square().mean().item())
+        moved.append(terms.distance(ego.backbone, [[*before.ego.backbone.parameters()]], "squared").item())
+    assert said[1] < 0.5 * said[0]
+    assert moved[1] > 0.1 * moved[0]
 
 
 def test_the_ego_draws_its_heads_for_every_episode():
@@ -337,7 +375,8 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
 def test_a_method_is_what_it_is():
     with pytest.raises(ValueError, match="choose the other --method"):
         MethodRun("LBF4", "macop", config=replace(CONFIG, incompatibility="novelty"))
-    assert configure("macop+", CONFIG).demonstrations == 0.2
+    plus = configure("macop+", CONFIG)
+    assert (plus.demonstrations, plus.alpha_reg, plus.alpha_keep) == (0.2, 0.0, 10.0)
     for change, message in (
         ({"demonstrations": 1.0}, r"demonstrations is 1\.0; it must be in 0\.\.0\.9"),
         ({"max_iterations": 0}, "max_iterations is 0; it must be at least 1"),

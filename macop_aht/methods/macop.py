@@ -6,10 +6,11 @@ The functions are the boxes of the paper's Algorithm 1, in its order. What each 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Literal
+from math import ceil
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ from macop_aht.methods.phases import (
     train_teams,
     with_snapshot,
 )
+from macop_aht.methods.rehearsal import replay_of, share_out
 
 TRIALS = 4  # episodes per head in the testing phase
 
@@ -50,6 +52,8 @@ class MacopConfig:
     alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
     alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss (cross-play only)")
     alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
+    alpha_keep: float = setting(0.0, "weight of what holds old heads to their values, in the ego's loss (Macop+)")
+    kept_episodes: int = setting(1_000, "episodes kept for that, of all heads' groups together")
     test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
     max_iterations: int = setting(10, "iterations after which it stops, N_max")
@@ -80,9 +84,9 @@ class MacopConfig:
     def __post_init__(self) -> None:
         at_least(
             self, 1, "population", "test_episodes", "min_iterations", "max_iterations", "teammate_steps", "ego_steps",
-            "diversity_every",
+            "diversity_every", "kept_episodes",
         )  # fmt: skip
-        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "ego_self_play")
+        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_keep", "ego_self_play")
         within(self, 0, 1, "newest_head")
         within(self, 0, 0.9, "demonstrations")
 
@@ -165,19 +169,23 @@ def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> fl
 
 
 def learn_to_join(
-    setup: Setup[MacopConfig], phase: str, ego: Ego, snapshots: Sequence[Sequence[Tensor]], group: Stack, seed: int
-) -> Heads:
+    setup: Setup[MacopConfig], phase: str, ego: Ego, memory: Mapping[str, Any], group: Stack, seed: int
+) -> tuple[Heads, Replay]:
     """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 8) and by self-play (deviation 9).
 
-    Old heads stay as they are.
+    Old heads stay as they are. Gives the head, and the episodes of its making.
     """
-    config, losses = setup.config, {}
+    config, snapshots = setup.config, snapshots_of(setup, memory)
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
-    net = Stack.of(ego.shape, ego.backbone, head)
+    net, losses = Stack.of(ego.shape, ego.backbone, head), {}
     if config.alpha_reg and snapshots:
-        kept = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
-        losses["regulariser"] = (config.alpha_reg, terms.regulariser(kept, config.regulariser_norm))
-    join(
+        near = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
+        losses["regulariser"] = (config.alpha_reg, terms.regulariser(near, config.regulariser_norm))
+    if config.alpha_keep and snapshots:
+        replay = replay_of(setup.world, memory["kept"], config.ego.mixer)
+        each = min(ceil(config.ego.batch / ego.n_heads), len(replay))
+        losses["steadiness"] = (config.alpha_keep, terms.steadiness(taught(ego, snapshots), replay, each, [seed, 3]))
+    training = join(
         setup,
         phase,
         net,
@@ -189,7 +197,15 @@ def learn_to_join(
         config.ego_self_play,
         config.demonstrations,
     )
-    return head
+    return head, training.replay
+
+
+def taught(ego: Ego, snapshots: Sequence[Sequence[Tensor]]) -> Stack:
+    """The heads, each with the backbone of its time: what the ego was when it had learnt that head."""
+    heads = ego.apart().requires_grad_(False)
+    for parameter, then in zip(heads.backbone.parameters(), zip(*snapshots, strict=True), strict=True):
+        parameter.copy_(torch.cat(then))
+    return heads
 
 
 def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
@@ -293,12 +309,16 @@ def expand(
     """A fresh head is trained with a group, and kept if it is better than every old one; `path` is that of the phase's seed."""
     config, seed = setup.config, setup.phase_seed(*path)
     ego = copy.deepcopy(before.ego)
-    snapshots, memory = snapshots_of(setup, before.memory), before.memory
-    ego.add_head(learn_to_join(setup, phase, ego, snapshots, group, seed))
+    head, episodes = learn_to_join(setup, phase, ego, before.memory, group, seed)
+    ego.add_head(head)
     *old, new = cross_returns(setup, ego, group, setup.phase_seed(*path, 1))[:, 0].tolist()
     kept = expands(new, old, config.expansion_threshold, config.expansion_rule)
+    memory = before.memory
     if kept:
         memory = with_snapshot(memory, ego.backbone)
+        if config.alpha_keep:
+            rng = np.random.default_rng([seed, 4])
+            memory["kept"] = share_out(config.kept_episodes, memory.get("kept", {}), episodes, rng)
     else:
         ego.drop_head(ego.n_heads - 1)
     decision = {"group": name, "old_heads": old, "new_head": new, "kept": kept, "heads": ego.n_heads}
@@ -319,9 +339,10 @@ def plain(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
 
 
 def plus(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
-    """A preset as Macop+ wants it.
+    """A preset as Macop+ wants it: novelty, demonstrations, and old heads that are held to their values, not the backbone.
 
     All of its mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many updates.
     """
     mutation = replace(ours.mutation, ratio=2 * ours.mutation.ratio)
-    return replace(ours, incompatibility="novelty", demonstrations=0.2, mutation=mutation)
+    steady = replace(ours, alpha_reg=0.0, alpha_keep=10.0)
+    return replace(steady, incompatibility="novelty", demonstrations=0.2, mutation=mutation)

@@ -14,7 +14,7 @@ from macop_aht.learner.networks import Backbone, Ego, Stack, encode
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.rollout import Collector
 from macop_aht.learner.threads import begin
-from macop_aht.learner.update import Learner, Play, Term, masked_mean
+from macop_aht.learner.update import Learner, Play, Term, masked_mean, q_values
 
 Norm = Literal["squared", "plain"]
 
@@ -53,9 +53,17 @@ def diversity(every: int) -> Term:
 def _everywhere(net: Stack, batch: Packed) -> Tensor:
     """Q of every network on every member's steps: (P network, P member, M,N,A)."""
     population, steps, agents = batch.action.shape
-    inputs = batch.inputs.movedim(0, 2).flatten(0, 2).expand(population, -1, -1)  # a step's members side by side
-    counts = [count * agents * population for count in batch.counts]
-    return net(inputs, counts).view(population, steps, agents, population, -1).movedim(3, 1)
+    inputs, counts = _side_by_side(batch)
+    q = net(inputs.expand(population, -1, -1), counts)
+    return q.view(population, steps, agents, population, -1).movedim(3, 1)
+
+
+def _side_by_side(batch: Packed) -> tuple[Tensor, list[int]]:
+    """The inputs of all members of a batch for one network, a step's agents and members side by side: (1,M*N*P,in), counts."""
+    population, _, agents = batch.action.shape
+    return batch.inputs.movedim(0, 2).flatten(0, 2).unsqueeze(0), [
+        count * agents * population for count in batch.counts
+    ]
 
 
 def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign: float = 1.0) -> Term:
@@ -86,6 +94,25 @@ def regulariser(snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Term:
 
     def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         return distance(learner.net.backbone, snapshots, norm).expand(1)
+
+    return term
+
+
+def steadiness(taught: Stack, replay: Replay, batch_size: int, seed: Sequence[int]) -> Term:
+    """How far the values that old heads give, by the backbone that is being trained, are from those they were taught.
+
+    `taught` are the old heads, each with the backbone of its time; member k of the replay has episodes with the group of head k.
+    The mean square over heads, their episodes' steps, agents and actions.
+    """
+    rng = np.random.default_rng(seed)
+
+    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+        kept = replay.sample(batch_size, rng, learner.device)
+        then = begin(torch.no_grad()(q_values), taught, kept)
+        hidden = learner.net.backbone(*_side_by_side(kept))
+        now = taught.heads(hidden.view(-1, taught.population, hidden.shape[-1]).movedim(1, 0))  # (K,M*N,A)
+        off = (now.view_as(then()) - then()).square().mean(dim=(2, 3))  # (K,M)
+        return masked_mean(off, kept.real).mean().expand(1)
 
     return term
 

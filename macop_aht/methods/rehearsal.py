@@ -1,0 +1,41 @@
+"""Episodes of earlier groups that are kept, so that an ego that learns with new ones can be held to what it knew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from macop_aht.learner.mixers import MixerName
+from macop_aht.learner.replay import Replay
+from macop_aht.scenarios.spec import World
+
+Kept = Mapping[str, np.ndarray]  # (groups,share,…), named as in a replay's checkpoint
+
+
+def share_out(total: int, kept: Kept, latest: Replay, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """What is kept once the latest group has joined: an equal share of `total` for each, (groups,share,…).
+
+    Earlier groups give up the last of theirs; kept ones are in no order, so these are any.
+    """
+    share = max(total // (len(kept["length"]) + 1 if kept else 1), 1)
+    chosen = rng.permutation(np.flatnonzero(latest.length[0]))[:share]
+    new = {name: _fitted(part[None], share) for name, part in latest.episodes(0, chosen).items()}
+    if not kept:
+        return new
+    return {name: np.concatenate([_fitted(kept[name], share), part]) for name, part in new.items()}
+
+
+def _fitted(episodes: np.ndarray, share: int) -> np.ndarray:
+    """As many as the share, places without an episode being zeros: (G,n,…) -> (G,share,…)."""
+    fitted = np.zeros((len(episodes), share, *episodes.shape[2:]), dtype=episodes.dtype)
+    fitted[:, : episodes.shape[1]] = episodes[:, :share]
+    return fitted
+
+
+def replay_of(world: World, kept: Kept, mixer: MixerName, rings: int = 1) -> Replay:
+    """Kept episodes to draw from: every group is a member of its own, or one of so many rings of a member."""
+    groups, share = kept["length"].shape
+    replay = Replay(world, groups // rings, share, mixer == "qmix", range(world.controllable), rings)
+    replay.load_arrays({**kept, "next": np.zeros(groups, dtype=np.int64), "full": np.array(True)})
+    return replay
