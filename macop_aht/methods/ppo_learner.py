@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
@@ -155,4 +156,7 @@ def learn(setup: Setup[PpoConfig], ego: Ego, mates: Sequence[Policy], seed: int)
             seed=seed % 2**32,
             device=setup.device,
         )
+        model.set_logger(
+            Logger(folder=None, output_formats=[])
+        )  # without it, a folder is left in the system's temporary one
         model.learn(setup.config.steps, callback=Watcher(setup))
