@@ -62,7 +62,7 @@ class Weight:
     about: str
     scenarios: tuple[str, ...]
     method: str
-    values: tuple[str, ...]
+    values: tuple[str, ...]  # with further options behind one where it goes with them
     figures: Callable[[Path], list[str]]
     columns: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -84,8 +84,8 @@ WEIGHTS = {
         ("PP2",), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
     "alpha-keep": Weight(
-        "Macop's ego without the regulariser, by how firmly old heads are held to their values instead: the same.",
-        ("PP1",), "multi-head", ("10",), in_the_end, EGO, ("--alpha-reg", "0"), groups=("macop", *ONCE),
+        "Macop: the same, with the regulariser as it is, and with old heads held to their values instead.",
+        ("PP1",), "multi-head", ("0", "10 --alpha-reg 0"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
     "ego-self-play": Weight(
         "Macop: the same, by how much the ego's own self-play counts in its loss.",
@@ -109,7 +109,7 @@ def main() -> int:
         return train(*job[:3], arguments.preset, arguments.work, job[3])
 
     jobs = {
-        (name, scenario, value, seed): (scenario, weight.method, seed, (*weight.options, f"--{name}", value))
+        (name, scenario, value, seed): (scenario, weight.method, seed, (*weight.options, f"--{name}", *value.split()))
         for name, weight in WEIGHTS.items()
         if name in arguments.weights
         for scenario in weight.scenarios

@@ -60,7 +60,8 @@ class RecogniserConfig:
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
     hold: float = setting(0.2, "standard deviations of the returns by which another head must be better to take over")
     tire: float = setting(
-        1.0, "standard deviations of the returns that a head loses in as many steps as the longest episode has"
+        1.0,
+        "standard deviations of the returns that a head loses in as many steps as the longest episode has, once it is tired",
     )
     passes: int = setting(3, "times that an episode is learnt from")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
