@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
@@ -140,6 +140,30 @@ def _honest(figures: dict[str, Any]) -> list[float]:
     ]
 
 
+FIGURES: dict[
+    str, tuple[Callable[[dict[str, Any]], float], int]
+] = {  # of a run; 1 where more is better, -1 where less is
+    "different deeds": (lambda figures: len({deed for deed in figures["deeds"] if deed}), 1),
+    "best head": (lambda figures: statistics.mean(figures["best_head"]), 1),
+    "best head, worst group": (lambda figures: min(figures["best_head"]), 1),
+    "saboteurs": (lambda figures: len(figures["sabotage"]), -1),
+    "heads": (lambda figures: figures["heads"], -1),
+    "minutes": (lambda figures: figures["minutes"], -1),
+}
+
+
+def against(scenario: str, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[str]:
+    """Rows that tell which of two methods is better at what, by the means over their seeds."""
+    lines = []
+    for name, (figure, sign) in FIGURES.items():
+        means = [statistics.mean(figure(figures) for figures in results) for results in (one, other)]
+        shown = [f"{mean:.2f}" for mean in means]
+        gain = sign * (float(shown[1]) - float(shown[0]))
+        better = "macop+" if gain > 0 else "macop" if gain < 0 else "neither"
+        lines.append(f"| {scenario} | {name} | {shown[0]} | {shown[1]} | {better} |")
+    return lines
+
+
 Key = tuple[str, str, int]  # scenario, method, seed
 
 
@@ -177,7 +201,18 @@ def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
         "In brackets, in how many of the runs.",
         "",
         *(covered(*kind, results) for kind, results in by_kind.items()),
+        "",
+        "## Macop against Macop+",
+        "",
+        "Means over the seeds, where there are as many of both.",
+        "",
+        "| scenario | | macop | macop+ | better |",
+        "|---|---|---|---|---|",
     ]
+    for scenario in DEEDS:
+        one, other = (by_kind.get((scenario, method), []) for method in ("macop", "macop+"))
+        if one and len(one) == len(other):
+            lines += against(scenario, one, other)
     return "\n".join(lines) + "\n"
 
 
