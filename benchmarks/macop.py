@@ -39,9 +39,13 @@ DEEDS = {  # that there are to be found; of SMAC2's, too many to name
 }
 
 
+def folder_of(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> Path:
+    return work / "-".join([scenario, method, str(seed), preset, *(Path(word).name.strip("-") for word in options)])
+
+
 def train(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> Path:
     """Train, or finish training, one run in a process of its own, with further options of `macop train`; gives its folder."""
-    folder = work / "-".join([scenario, method, str(seed), preset, *(Path(word).name.strip("-") for word in options)])
+    folder = folder_of(scenario, method, seed, preset, work, options)
     command = [sys.executable, "-m", "macop_aht", "train", scenario, "--method", method, "--preset", preset]
     command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder), *options]
     if not (folder / "summary.json").exists():
@@ -228,7 +232,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "macop.md")
     arguments = parser.parse_args()
     folders = {
-        (scenario, method, seed): arguments.work / f"{scenario}-{method}-{seed}-{arguments.preset}"
+        (scenario, method, seed): folder_of(scenario, method, seed, arguments.preset, arguments.work)
         for seed in range(arguments.seeds)
         for scenario in arguments.scenarios
         for method in arguments.methods

@@ -47,9 +47,13 @@ TASKS = {
 }
 
 
+def folder_of(scenario: str, seed: int, options: Sequence[str], work: Path) -> Path:
+    return work / "-".join([scenario, str(seed), *(word.strip("-") for word in options)])
+
+
 def run(scenario: str, seed: int, options: Sequence[str], work: Path) -> dict[str, Any]:
     """Train, or finish training, one seed of one scenario in a process of its own; gives its result."""
-    task, folder = TASKS[scenario], work / "-".join([scenario, str(seed), *(word.strip("-") for word in options)])
+    task, folder = TASKS[scenario], folder_of(scenario, seed, options, work)
     command = [sys.executable, "-m", "macop_aht", "selfplay", scenario, "--seed", str(seed), "--threads", "1"]
     command += [
         "--teams",
