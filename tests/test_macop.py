@@ -130,9 +130,7 @@ def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
     """Against a network of its own for each head, then and now; only the backbone has a gradient."""
     world = build("LBF4", limit=6)
     replay, ego = filled_replay(world, population=2), Ego(Shape.of(world), 2, generator())
-    backbones = [
-        Ego(ego.shape, 0, generator(seed)).backbone for seed in (0, 7)
-    ]  # the first is the ego's as it still is
+    backbones = [Ego(ego.shape, 0, generator(seed)).backbone for seed in (0, 7)]  # the first: the ego's as it is
     then = macop.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones])
     learner = Learner(Stack.of(ego.shape, ego.backbone, Heads(ego.shape, 1, generator(1))), Vdn(), UpdateConfig())
     off = terms.steadiness(then, replay, 5, [3])(learner, None, None)

@@ -158,5 +158,5 @@ def learn(setup: Setup[PpoConfig], ego: Ego, mates: Sequence[Policy], seed: int)
         )
         model.set_logger(
             Logger(folder=None, output_formats=[])
-        )  # without it, a folder is left in the system's temporary one
+        )  # else it leaves a folder in the system's temporary one
         model.learn(setup.config.steps, callback=Watcher(setup))

@@ -61,9 +61,8 @@ def _everywhere(net: Stack, batch: Packed) -> Tensor:
 def _side_by_side(batch: Packed) -> tuple[Tensor, list[int]]:
     """The inputs of all members of a batch for one network, a step's agents and members side by side: (1,M*N*P,in), counts."""
     population, _, agents = batch.action.shape
-    return batch.inputs.movedim(0, 2).flatten(0, 2).unsqueeze(0), [
-        count * agents * population for count in batch.counts
-    ]
+    counts = [count * agents * population for count in batch.counts]
+    return batch.inputs.movedim(0, 2).flatten(0, 2).unsqueeze(0), counts
 
 
 def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign: float = 1.0) -> Term:
