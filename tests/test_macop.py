@@ -365,6 +365,10 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
     offspring = macop.mutate(still, 2, result.outcome.ego, begun)
     for name, value in weights(begun.mixer).items():
         np.testing.assert_array_equal(weights(offspring.mixer)[name], value)
+    other = macop.mutate(still._replace(config=replace(still.config, anew=0.5)), 2, result.outcome.ego, begun)
+    for name, value in weights(begun.net).items():
+        same = [np.array_equal(one, two) for one, two in zip(weights(other.net)[name], value, strict=True)]
+        assert same == [False, True]  # the first has begun anew
     source = macop._against_ego(result.setup, result.outcome.ego, begun.net, seed=0)
     assert source.collector.replay.seats.tolist() == [2]  # the teammate's place, where the group explores
     assert list(source.explorers) == [2]

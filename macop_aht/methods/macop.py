@@ -67,6 +67,7 @@ class MacopConfig:
     incompatibility: Literal["cross-play", "novelty"] = setting(
         "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
     )
+    anew: float = setting(0.0, "share of the offspring that begin anew, not as copies of their parents (ours)")
     newest_head: float = setting(
         0.5, "chance that the ego plays its newest head in mutation, else any (cross-play only)"
     )
@@ -87,7 +88,7 @@ class MacopConfig:
             "diversity_every", "kept_episodes",
         )  # fmt: skip
         at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_keep", "ego_self_play")
-        within(self, 0, 1, "newest_head")
+        within(self, 0, 1, "newest_head", "anew")
         within(self, 0, 0.9, "demonstrations")
 
 
@@ -103,10 +104,12 @@ def first_population(setup: Setup[MacopConfig]) -> Teams:
 
 
 def mutate(setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams) -> Teams:
-    """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is."""
-    offspring = copy.deepcopy(parents)
-    phase, seed = f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
-    _train_teammates(setup, phase, setup.config.mutation, offspring, seed, ego)
+    """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is; some may begin anew."""
+    config, phase, seed = setup.config, f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
+    fresh, anew = Teams.fresh(setup, config.population, config.mutation, seed), round(config.anew * config.population)
+    sources = [fresh if k < anew else parents for k in range(config.population)]
+    offspring = Teams.gather(setup, [(source, k) for k, source in enumerate(sources)])
+    _train_teammates(setup, phase, config.mutation, offspring, seed, ego)
     return offspring
 
 
