@@ -97,7 +97,7 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     generator = torch.Generator().manual_seed(0)
     ego = Ego(Shape.of(world), heads, generator)
     returns = np.random.default_rng(0).random((heads, groups))
-    recogniser = Recogniser(ego.shape, returns, RecogniserConfig(), world.limit, world.limit / 2, generator)
+    recogniser = Recogniser(ego.shape, returns, RecogniserConfig(), world.limit, generator)
     recognition = Recognition([str(k) for k in range(groups)], weights(recogniser))
     lines = []
     with tempfile.TemporaryDirectory() as place:

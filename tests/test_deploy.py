@@ -46,9 +46,9 @@ def make_ego(scenario, heads=3, seed=0):
     return world, Ego(Shape.of(world), heads, torch.Generator().manual_seed(seed))
 
 
-def make_recogniser(world, ego, returns, seed=1, patience=0, **settings):
+def make_recogniser(world, ego, returns, seed=1, **settings):
     generator = torch.Generator().manual_seed(seed)
-    return Recogniser(ego.shape, returns, RecogniserConfig(**settings), world.limit, patience, generator)
+    return Recogniser(ego.shape, returns, RecogniserConfig(**settings), world.limit, generator)
 
 
 @pytest.fixture
@@ -311,20 +311,20 @@ def test_another_head_must_be_better_by_the_hold():
 
 
 def test_a_head_tires():
-    """All heads are worth the same; two steps cost nothing, and the hold is that of two and a half: each is played for five."""
+    """All heads are worth the same, the hold is that of two and a half steps: each is played for three, until an episode ends."""
     world, ego = make_ego("LBF4", heads=3)
-    recogniser = make_recogniser(world, ego, np.zeros((3, 5)), hold=0.1, tire=0.04 * world.limit, patience=2)
+    recogniser = make_recogniser(world, ego, np.zeros((3, 5)), hold=0.1, tire=0.04 * world.limit)
     for layer in (recogniser.valuer2.weight, recogniser.valuer2.bias):
         torch.nn.init.zeros_(layer)
     belief, heads = torch.zeros(1, recogniser.belief_size(1)), []
-    for step in range(20):
-        last = torch.full((1, 1), 1 if step % 15 else -1)  # an episode, and the beginning of another
+    for step in range(12):
+        last = torch.full((1, 1), 1 if step % 9 else -1)
         with torch.no_grad():
             values, _, belief = recogniser.step(
                 torch.rand(1, 1, len(world.observations)), last, torch.zeros_like(last), belief
             )
         heads.append(int(values.argmax()))
-    assert heads == [0] * 5 + [1] * 5 + [2] * 5 + [0] * 5
+    assert heads == [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

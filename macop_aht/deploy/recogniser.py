@@ -12,7 +12,6 @@ before anything is seen, and it leaks towards not knowing with every step.
     value  = belief @ returns + correction    returns: measured from the first step on; correction: learnt, from memory and belief
     head   = argmax (value + hold - tired)    hold: something for the head that is being played
                                               tired: a little for every step that a head has been played in this episode
-                                                     beyond its patience, the length of a usual episode
 
 Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. Where two
 agents stand in each other's way, they would stand there for good, hence the tiring. The correction is what makes a head's
@@ -45,7 +44,6 @@ FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a hea
 OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
 LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
 ROUNDS = 16  # of episodes that are kept to be learnt from again
-TRIALS = 16  # episodes with each group, for their usual length
 CLIP = 1.0  # norm of a gradient, per network
 
 
@@ -60,8 +58,7 @@ class RecogniserConfig:
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
     hold: float = setting(0.2, "standard deviations of the returns by which another head must be better to take over")
     tire: float = setting(
-        1.0,
-        "standard deviations of the returns that a head loses in as many steps as the longest episode has, once it is tired",
+        1.0, "standard deviations of the returns that a head loses if it is played for a whole episode"
     )
     passes: int = setting(3, "times that an episode is learnt from")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
@@ -87,10 +84,9 @@ class Recogniser(nn.Module):
         returns: np.ndarray,
         config: RecogniserConfig,
         limit: int,
-        patience: float,
         generator: torch.Generator | None = None,
     ) -> None:
-        """`returns` (K,G) are those of every head with every group; `limit` is the longest episode, `patience` a usual one."""
+        """`returns` (K,G) are those of every head with every group; `limit` is the longest episode."""
         super().__init__()
         self.shape, self.members = shape, config.members
         self.n_heads, self.groups = returns.shape
@@ -104,13 +100,11 @@ class Recogniser(nn.Module):
         self.leak: Tensor
         self.hold: Tensor  # in units of return
         self.tire: Tensor  # the same, in a step
-        self.patience: Tensor  # in steps
         self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
         self.register_buffer("scale", torch.tensor(scale))
         self.register_buffer("leak", torch.tensor(config.leak))
         self.register_buffer("hold", torch.tensor(scale * config.hold))
         self.register_buffer("tire", torch.tensor(scale * config.tire / limit))
-        self.register_buffer("patience", torch.tensor(float(patience)))
 
     def belief_size(self, own: int) -> int:
         """The numbers in a belief, with so many agents of ours."""
@@ -156,10 +150,9 @@ class Recogniser(nn.Module):
         evidence = self._named(memory).mean(dim=0).log_softmax(dim=-1)
         probability = (prior + evidence).softmax(dim=-1)
         spent = torch.where(first, 0.0, spent)
-        tired = self.tire * torch.relu(spent - self.patience)
-        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, held) - tired
+        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, held) - spent
         played = nn.functional.one_hot(values.argmax(dim=-1), self.n_heads)
-        told = [prior, evidence, memory.movedim(0, 2).flatten(1), self.hold * played, spent + played]
+        told = [prior, evidence, memory.movedim(0, 2).flatten(1), self.hold * played, spent + self.tire * played]
         return values, probability, torch.cat(told, dim=-1)
 
 
@@ -284,19 +277,6 @@ def company(ego: Ego, groups: Stack) -> Stack:
     return Stack.gather([(stack, k) for stack in (groups, ego.apart()) for k in range(stack.population)])
 
 
-def usual_steps(world: World, ego: Ego, groups: Stack, returns: np.ndarray, seed: int) -> float:
-    """The median length of an episode of the best head with each group, where heads get `returns` (K,G)."""
-    pairs = np.stack([returns.argmax(axis=0), np.arange(groups.population)], axis=1)
-    seating = Seating.cross_play(ego, groups, pairs, TRIALS, world.controllable)
-    rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
-    length, running = np.zeros(rollout.batch.size, dtype=np.int64), np.ones(rollout.batch.size, dtype=np.bool_)
-    while running.any():
-        rollout.act()
-        length += running
-        running &= ~rollout.step()
-    return float(np.median(length))
-
-
 def train(
     world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int, heads: int = 0
 ) -> Recogniser:
@@ -305,8 +285,7 @@ def train(
     The last `heads` of the groups are the ego's own: see `company`.
     """
     generator = torch.Generator().manual_seed(seed)
-    patience = usual_steps(world, ego, groups, returns, seed)
-    recogniser = Recogniser(ego.shape, returns, config, world.limit, patience, generator)
+    recogniser = Recogniser(ego.shape, returns, config, world.limit, generator)
     parameters = [*recogniser.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=config.lr)
     meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0

@@ -125,7 +125,7 @@ def zero_shot(weights: Mapping[str, np.ndarray], actions: int, agents: int, own:
     Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
     `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
     A belief is the prior (G), the evidence (G), the recogniser's memory (m*H), H being that of all its networks together, what
-    the head that is being played has ahead of the others (K), and the steps that each has been played in this episode (K).
+    the head that is being played has ahead of the others (K), and what each has lost by having been played in this episode (K).
     """
     add = Builder()
     stored = _as_one(weights)
@@ -151,16 +151,13 @@ def zero_shot(weights: Mapping[str, np.ndarray], actions: int, agents: int, own:
     correction = add("ReduceMean", layer("valuer2", told), axes=[1], keepdims=0)
     value = add("Add", add("MatMul", probability, "returns"), correction)
     spent = add("Where", first, "zero", spent)
-    tired = add("Mul", add("Relu", add("Sub", spent, "patience")), "tire")
-    value = add("Sub", add("Add", value, add("Where", first, "zero", held)), tired)
+    value = add("Sub", add("Add", value, add("Where", first, "zero", held)), spent)
     head = add("ArgMax", value, output="head", axis=1, keepdims=0)
-    held, spent = add("Gather", "holds", head), add("Add", spent, add("Gather", "steps", head))
+    held, spent = add("Gather", "holds", head), add("Add", spent, add("Gather", "tires", head))
     add("Concat", prior, evidence, add("Reshape", memory, "flat"), held, spent, output="next_belief", axis=-1)
     constants: dict[str, np.ndarray] = {
         "holds": weights["hold"] * np.eye(heads, dtype=np.float32),
-        "steps": np.eye(heads, dtype=np.float32),
-        "tire": weights["tire"],
-        "patience": weights["patience"],
+        "tires": weights["tire"] * np.eye(heads, dtype=np.float32),
         "parts": np.array([groups, groups, own * hidden, heads, heads], dtype=np.int64),
         "by_agent": np.array([0, own, hidden], dtype=np.int64),
         "flat": np.array([0, own * hidden], dtype=np.int64),
