@@ -77,7 +77,7 @@ WEIGHTS = {
     ),
     "mu": Weight(
         "EWC: its ego in the end, with the groups of TrajeDi that it met one after the other.", ("LBF4",), "ewc",
-        ("30", "1000", "30000"), in_the_end, EGO, groups=("trajedi", *NO_EGO),
+        ("1", "10", "30", "100", "1000"), in_the_end, EGO, groups=("trajedi", *NO_EGO),
     ),
     "alpha-reg": Weight(
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
