@@ -23,6 +23,11 @@ def test_bootstrap_is_about_clusters():
     assert alone.high - alone.low < 0.5  # one cluster: only the values vary
     apart = bootstrap([np.zeros(50), np.ones(50)], rng)
     assert (apart.low, apart.value, apart.high) == (0.0, 0.5, 1.0)  # two that never vary inside: only they tell
+    # Values of which each is the mean of some episodes: three of four at 1, whose middle half is 1; 0.75 among four alike.
+    teammates = [np.ones(8), np.ones(8), np.ones(8), np.zeros(8)]
+    assert bootstrap([[one] for one in teammates], rng).value == 1.0
+    alike = bootstrap([[np.array([1.0, 1.0, 1.0, 0.0])] for _ in range(4)], rng)
+    assert alike.low < alike.value == 0.75 < alike.high
     with pytest.raises(ValueError, match="none empty"):
         bootstrap([np.zeros(3), np.zeros(0)], rng)
 

@@ -97,7 +97,8 @@ class Line:
     tier: str
     teammates: int
     episodes: int
-    result: Estimate
+    mean: float  # over the teammates
+    result: Estimate  # the interquartile mean over them
     normalised: Estimate | None  # over the teammates' best responses, where these are known
     worst: float  # mean return of the worst tenth of the teammates
 
@@ -122,6 +123,7 @@ def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
                 tier,
                 len(means),
                 len(own),
+                float(np.mean(means)),
                 bootstrap(clusters, rng),
                 bootstrap(scaled, rng) if scaled else None,
                 worst_decile(means),
@@ -137,12 +139,14 @@ def _by_teammate(rows: Sequence[Row]) -> dict[str, list[float]]:
     return found
 
 
-def _clusters(rows: Sequence[Row], scale: Mapping[str, float]) -> list[np.ndarray]:
+def _clusters(rows: Sequence[Row], scale: Mapping[str, float]) -> list[list[np.ndarray]]:
+    """The episodes of every seed with every teammate, seed by seed."""
     by_seed = len({row.seed for row in rows}) > 1
-    found: dict[object, list[float]] = {}
+    found: dict[object, dict[str, list[float]]] = {}
     for row in rows:
-        found.setdefault(row.seed if by_seed else row.teammate, []).append(row.result / scale.get(row.teammate, 1.0))
-    return [np.array(results) for results in found.values()]
+        cluster = found.setdefault(row.seed if by_seed else row.teammate, {})
+        cluster.setdefault(row.teammate, []).append(row.result / scale.get(row.teammate, 1.0))
+    return [[np.array(results) for results in cluster.values()] for cluster in found.values()]
 
 
 def _best_responses(rows: Sequence[Row]) -> dict[str, float]:
@@ -156,17 +160,20 @@ def _best_responses(rows: Sequence[Row]) -> dict[str, float]:
 def table(rows: Sequence[Row]) -> str:
     """The lines as Markdown."""
     text = [
-        "| tier | teammates | episodes | return, interquartile mean | over the best response | worst tenth of teammates |",
-        "|---|---|---|---|---|---|",
+        "| tier | teammates | episodes | mean | interquartile mean | over the best response | worst tenth of teammates |",
+        "|---|---|---|---|---|---|---|",
     ]
     for line in lines(rows):
         normalised = str(line.normalised) if line.normalised else "-"
         text.append(
-            f"| {line.tier} | {line.teammates} | {line.episodes} | {line.result} | {normalised} | {line.worst:.2f} |"
+            f"| {line.tier} | {line.teammates} | {line.episodes} | {line.mean:.2f} | {line.result} | {normalised} "
+            f"| {line.worst:.2f} |"
         )
     seeds, choosing = len({row.seed for row in rows}), sum(row.stage == "selection" for row in rows)
-    unit = "seeds" if seeds > 1 else "teammates, since there is one seed only,"
-    text += ["", f"Intervals of 95% by bootstrap; {unit} are resampled first, then episodes."]
+    unit = (
+        "seeds are resampled first, then teammates" if seeds > 1 else "there is one seed only: teammates are resampled"
+    )
+    text += ["", f"All returns are means with a teammate. Intervals of 95% by bootstrap; {unit}, then episodes."]
     if 1 < seeds < 10:  # with more, it is what it claims
         text += [
             f"With {seeds} seeds such intervals hold the truth in {coverage(seeds):.0%} of trials on made-up data."

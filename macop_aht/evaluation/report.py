@@ -16,6 +16,7 @@ from macop_aht.evaluation.evaluate import TIERS, lines
 from macop_aht.evaluation.matches import Row
 from macop_aht.scenarios.drawing import COLOURS
 
+RETURNS = ("mean", "interquartile mean", "over the best response", "worst tenth")
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1f2933; }
 table { border-collapse: collapse; } td, th { padding: .3rem .8rem; border-bottom: 1px solid #ddd; text-align: right; }
@@ -26,18 +27,16 @@ td:first-child, th:first-child { text-align: left; } img { max-width: 100%; }
 def write(rows: Sequence[Row], path: Path) -> None:
     """The page. It needs matplotlib."""
     agent, scenario = html.escape(rows[0].agent), html.escape(rows[0].scenario)
-    head = "".join(
-        f"<th>{name}</th>" for name in ("tier", "teammates", "episodes", "return", "over best response", "worst tenth")
-    )
+    head = "".join(f"<th>{name}</th>" for name in ("tier", "teammates", "episodes", *RETURNS))
     body = "".join(
-        f"<tr><td>{line.tier}</td><td>{line.teammates}</td><td>{line.episodes}</td><td>{line.result}</td>"
+        f"<tr><td>{line.tier}</td><td>{line.teammates}</td><td>{line.episodes}</td><td>{line.mean:.2f}</td><td>{line.result}</td>"
         f"<td>{line.normalised or '-'}</td><td>{line.worst:.2f}</td></tr>"
         for line in lines(rows)
     )
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{agent} on {scenario}</title><style>{STYLE}</style></head><body>
 <h1>{agent} on {scenario}</h1>
-<p>Interquartile mean of the return with its 95% bootstrap interval; {len(rows):,} episodes.</p>
+<p>Over the mean returns with every teammate; intervals of 95% by bootstrap; {len(rows):,} episodes.</p>
 <table><tr>{head}</tr>{body}</table>
 <h2>With every teammate</h2><img alt="mean return with every teammate" src="{_picture(_by_teammate(rows))}">
 <h2>How returns are spread</h2><img alt="share of teammates above a return" src="{_picture(_profile(rows))}">

@@ -33,38 +33,49 @@ class Estimate:
 
 
 def bootstrap(
-    clusters: Sequence[np.ndarray], rng: np.random.Generator, confidence: float = 0.95, resamples: int = RESAMPLES
+    clusters: Sequence[Sequence[np.ndarray] | np.ndarray],
+    rng: np.random.Generator,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
 ) -> Estimate:
-    """The interquartile mean of all values; a percentile interval that resamples the clusters first, then the values in them.
+    """The interquartile mean of all values, and a percentile interval: clusters are resampled first, then the values in them.
 
-    A cluster is what was drawn together, such as all episodes of a seed: the values of one are alike, so that only other clusters
-    tell how another sample would have come out.
+    A cluster is what was drawn together, such as all of a seed: the values of one are alike, so that only other clusters tell
+    how another sample would have come out. A value is a number, or some episodes that it is the mean of, which are resampled
+    last. The middle half is that of the values: of single episodes that pay 1 or nothing, it would make 1.00 of 0.76.
     """
     sizes = [len(cluster) for cluster in clusters]
     if not sizes or min(sizes) == 0:
         raise ValueError(f"there are clusters of the sizes {sizes}; give at least one, and none empty")
-    values = np.concatenate(clusters)
+    values = [np.atleast_1d(value) for cluster in clusters for value in cluster]
+    again = np.stack([_means_again(value, rng, resamples) for value in values], axis=1)  # (resamples,V)
     start, size = np.cumsum([0, *sizes[:-1]]), np.array(sizes)
     figures: list[float] = []
     at_once = max(_AT_ONCE // len(values), 1) if min(sizes) == max(sizes) else 1  # samples of one length make an array
     while len(figures) < resamples:
-        chosen = rng.integers(0, len(sizes), (min(at_once, resamples - len(figures)), len(sizes)))
+        means = again[len(figures) : len(figures) + at_once]
+        chosen = rng.integers(0, len(sizes), (len(means), len(sizes)))
         within = np.repeat(chosen, size[chosen[0]], axis=1)
         places = start[within] + (rng.random(within.shape) * size[within]).astype(np.int64)
-        figures += interquartile_mean(values[places]).tolist()
+        figures += interquartile_mean(np.take_along_axis(means, places, axis=1)).tolist()
     low, high = np.quantile(figures, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(interquartile_mean(values)), float(low), float(high))
+    return Estimate(float(interquartile_mean(np.array([value.mean() for value in values]))), float(low), float(high))
+
+
+def _means_again(episodes: np.ndarray, rng: np.random.Generator, resamples: int) -> np.ndarray:
+    """The means of so many resamples: (resamples,)."""
+    return episodes[rng.integers(0, len(episodes), (resamples, len(episodes)))].mean(axis=1)
 
 
 @cache
-def coverage(seeds: int, trials: int = 400, episodes: int = 32, resamples: int = 300) -> float:
+def coverage(seeds: int, trials: int = 400, teammates: int = 32, resamples: int = 300) -> float:
     """How often the 95% interval holds the true interquartile mean, measured on made-up data with so many seeds.
 
     The values of a seed have a mean of their own, off by 0.1, and scatter by 0.3 around it, all normally.
     """
     rng, hits = np.random.default_rng([seeds, trials]), 0
     for _ in range(trials):
-        drawn = [rng.normal(rng.normal(0.0, 0.1), 0.3, episodes) for _ in range(seeds)]
+        drawn = [rng.normal(rng.normal(0.0, 0.1), 0.3, teammates) for _ in range(seeds)]
         interval = bootstrap(drawn, rng, resamples=resamples)
         hits += interval.low <= 0.0 <= interval.high
     return hits / trials
