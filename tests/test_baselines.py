@@ -40,7 +40,7 @@ from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
 from macop_aht.methods.phases import EgoConfig, Setup
-from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, read_run, train
+from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, read_run, setup_of, train
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.teammates import resolve
 from tests.test_learner import filled_replay, generator
@@ -91,6 +91,13 @@ def test_a_sequence_takes_from_all_generators_alike():
     assert names == sequence.draw(generators, 8, seed=3) != sequence.draw(generators, 8, seed=4)
     assert [name[0] for name in names] != ["m", "f", "l", "m", "f", "l", "m", "l"]  # shuffled
     assert sorted(sequence.draw(generators, 0, seed=0)) == sorted(name for own in generators.values() for name in own)
+
+
+def test_methods_draw_nothing_alike_but_macop_and_macop_plus():
+    drawn = {name: setup_of(MethodRun("LBF4", name, 3, config=preset(name, "demo", "LBF4")), "cpu") for name in METHODS}
+    seeds = {name: setup.phase_seed(0) for name, setup in drawn.items()}
+    assert seeds["macop"] == seeds["macop+"]
+    assert len(set(seeds.values())) == len(METHODS) - 1
 
 
 # --- Several rings

@@ -20,12 +20,13 @@ from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.methods.macop import TRIALS
-from macop_aht.methods.origins import ego_of, groups_of, method_of, require_end
+from macop_aht.methods.origins import ego_of, fingerprint, groups_of, lessons, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
 AT_ONCE = 8_192  # environments
+Owner = tuple[str, int, str]  # a run's name and seed, and what it calls the group
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Entrant:
     run: MethodRun
     name: str  # of its method, or of a variation of that
     origin: tuple[str, int]  # name and seed of the run whose groups it has learnt with
+    met: frozenset[str]  # those of these groups that it has learnt with
     ego: Ego
     groups: dict[str, Stack]  # that it has generated
 
@@ -50,13 +52,14 @@ class Entrant:
                 f"the ego in {folder} has learnt with a sequence, and has met groups of all runs; leave it out"
             )
         origin = (_name(lender, by_folder), read_run(lender).seed)
-        return Entrant(run, _name(folder, by_folder), origin, ego_of(folder, setup), groups_of(folder, setup))
+        met, groups = frozenset(lessons(lender)), groups_of(folder, setup)
+        return Entrant(run, _name(folder, by_folder), origin, met, ego_of(folder, setup), groups)
 
-    def tier(self, name: str, seed: int) -> str:
-        """What a group of that run is to its ego."""
-        if (name, seed) == self.origin:
+    def tier(self, owners: Sequence[Owner]) -> str:
+        """What a group that these runs have generated is to its ego."""
+        if any((name, seed) == self.origin and group in self.met for name, seed, group in owners):
             return "seen"
-        return "unseen" if name == self.origin[0] else "unseen generator"
+        return "unseen" if any(name == self.origin[0] for name, *_ in owners) else "unseen generator"
 
 
 def _name(folder: Path, by_folder: bool) -> str:
@@ -64,13 +67,20 @@ def _name(folder: Path, by_folder: bool) -> str:
 
 
 class Pool:
-    """All groups of some runs, and where their episodes begin."""
+    """All groups of some runs, and where their episodes begin.
+
+    Runs may have groups in common, as Macop and Macop+ have their first ones; these are in it once, by the first run's name.
+    """
 
     def __init__(self, world: World, entrants: Sequence[Entrant], device: torch.device, seed: int = 0) -> None:
         self.world, self.device, self.seed = world, device, seed
-        self.origins = [(one.name, one.run.seed) for one in entrants for _ in one.groups]
-        self.names = [f"{one.name}/{one.run.seed}/{name}" for one in entrants for name in one.groups]
-        self._groups = [group for one in entrants for group in one.groups.values()]
+        found: dict[bytes, tuple[Stack, list[Owner]]] = {}
+        for one in entrants:
+            for name, group in one.groups.items():
+                found.setdefault(fingerprint(group), (group, []))[1].append((one.name, one.run.seed, name))
+        self._groups = [group for group, _ in found.values()]
+        self.owners = [owners for _, owners in found.values()]
+        self.names = ["/".join(map(str, owners[0])) for owners in self.owners]
         if not self._groups:
             raise ValueError("none of these runs has generated groups; add one of macop, macop+, fcp, trajedi or lipo")
 
@@ -121,7 +131,7 @@ def choose_heads(pool: Pool, ego: Ego) -> tuple[np.ndarray, tuple[np.ndarray, np
 def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
     """An ego with the whole pool."""
     run, ego, groups = entrant.run, entrant.ego, len(pool.names)
-    tiers = [entrant.tier(*origin) for origin in pool.origins]
+    tiers = [entrant.tier(owners) for owners in pool.owners]
 
     def rows(stage: str, returns: np.ndarray, lengths: np.ndarray) -> list[Row]:
         return [

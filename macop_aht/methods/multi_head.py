@@ -43,7 +43,7 @@ def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Outcome:
 def _learn(setup: Setup[MultiHeadConfig], k: int, name: str, before: Learned, groups: Groups) -> Learned:
     """The k-th group of the sequence; then a test with every group, whether met or not."""
     phase = f"group {k} of {len(groups.order)}: ego with {name}"
-    as_macop = Setup(setup.world, setup.config.macop, setup.seed, setup.device, setup.watch)
+    as_macop = Setup(setup.world, setup.config.macop, setup.seed, setup.device, setup.watch, setup.stream)
     learned = macop.expand(as_macop, phase, before, name, groups[name], (k,))
     learned.decision["returns"] = tested_returns(setup, learned.ego, groups, k).tolist()
     return learned

@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -113,6 +114,11 @@ def borrow(setup: Setup[Borrower]) -> Groups:
     order = lessons(folder)
     returns = self_play_returns(setup, net, setup.phase_seed(0, 1))
     return Groups(net, names, order, {"groups": names, "order": order, "self_play": returns})
+
+
+def fingerprint(group: Stack) -> bytes:
+    """The same for the same weights."""
+    return sha256(b"".join(part.tobytes() for _, part in sorted(weights(group).items()))).digest()
 
 
 def _stack(setup: Setup[Settings], arrays: dict[str, Any], count: int) -> Stack:

@@ -47,10 +47,11 @@ class Setup(NamedTuple, Generic[Config]):
     seed: int
     device: torch.device
     watch: Watch | None = None
+    stream: tuple[int, ...] = ()  # setups of the same seed and of different streams draw nothing alike
 
     def phase_seed(self, *path: int) -> int:
         """A seed of its own for every phase, so that a phase can be repeated alone."""
-        return int(np.random.SeedSequence([self.seed, *path]).generate_state(1)[0])
+        return int(np.random.SeedSequence([self.seed, *path], spawn_key=self.stream).generate_state(1)[0])
 
 
 def mixer(setup: Setup[Settings], name: MixerName, population: int, seed: int) -> Vdn | Qmix:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from macop_aht.config import changed, from_mapping, parse
 from macop_aht.learner.device import choose_device
@@ -173,8 +174,13 @@ def read_run(folder: Path) -> MethodRun:
 
 
 def setup_of(run: MethodRun, device: str = "auto") -> Setup[Any]:
-    """What the phases of a run are given."""
-    return Setup(build(run.scenario), run.config, run.seed, choose_device(device))
+    """What the phases of a run are given.
+
+    Macop and Macop+ begin with the same first population, and part later. Other methods draw by themselves: else FCP's groups
+    and TrajeDi's of the same seed would be twins, and the one's ego would know the other's groups.
+    """
+    stream = () if run.method in MACOPS else (crc32(run.method.encode()),)
+    return Setup(build(run.scenario), run.config, run.seed, choose_device(device), stream=stream)
 
 
 def check_groups(run: MethodRun, folder: Path) -> None:

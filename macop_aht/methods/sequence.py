@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 from macop_aht.config import ConfigError, to_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Stack
-from macop_aht.methods.origins import Groups, groups_of, require_end
+from macop_aht.methods.origins import Groups, fingerprint, groups_of, require_end
 from macop_aht.methods.runs import read_run, setup_of
 
 METHOD = "sequence"  # what stands for a method in its run.toml
@@ -33,7 +33,7 @@ class SequenceRun:
     runs: list[str]
 
 
-def draw(generators: Mapping[str, Sequence[str]], length: int, seed: int) -> list[str]:
+def draw(generators: Mapping[str, Collection[str]], length: int, seed: int) -> list[str]:
     """Groups, by the generators' names, in any order: as many of each generator as there can be. With a length of 0, all."""
     rng = np.random.default_rng(seed)
     waiting = [[str(name) for name in rng.permutation(list(own))] for own in generators.values()]
@@ -42,7 +42,7 @@ def draw(generators: Mapping[str, Sequence[str]], length: int, seed: int) -> lis
 
 
 def make(folders: Sequence[Path], length: int, seed: int, out: Path) -> list[str]:
-    """Write a sequence of groups of these runs into a folder that does not exist yet; gives their names in order."""
+    """Write a sequence of different groups of these runs into a folder that does not exist yet; gives their names in order."""
     if length < 0:
         raise ConfigError(f"length is {length}; it must be at least 0")
     if out.exists():
@@ -53,11 +53,15 @@ def make(folders: Sequence[Path], length: int, seed: int, out: Path) -> list[str
     scenarios = sorted({run.scenario for run in runs})
     if len(scenarios) != 1:
         raise ValueError(f"these runs are of {', '.join(scenarios)}; a sequence is of one scenario")
-    setup, found = setup_of(runs[0], "cpu"), {}
+    setup = setup_of(runs[0], "cpu")
+    distinct: dict[bytes, tuple[str, str, Stack]] = {}
     for run, folder in zip(runs, folders, strict=True):
-        origin = f"{run.method}/{run.seed}"
-        found[origin] = {f"{origin}/{name}": group for name, group in groups_of(folder, setup).items()}
-    order = draw({origin: list(own) for origin, own in found.items()}, length, seed)
+        for name, group in groups_of(folder, setup).items():
+            distinct.setdefault(fingerprint(group), (f"{run.method}/{run.seed}", name, group))
+    found: dict[str, dict[str, Stack]] = {}
+    for origin, name, group in distinct.values():
+        found.setdefault(origin, {})[f"{origin}/{name}"] = group
+    order = draw(found, length, seed)
     if len(order) < 2:
         raise ValueError(f"{len(order)} groups make no sequence; name runs that have generated some, such as macop's")
     every = {name: group for own in found.values() for name, group in own.items()}

@@ -107,10 +107,11 @@ def steadiness(taught: Stack, replay: Replay, batch_size: int, seed: Sequence[in
 
     def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         kept = replay.sample(batch_size, rng, learner.device)
-        then = begin(torch.no_grad()(q_values), taught, kept)
+        taught_then = begin(torch.no_grad()(q_values), taught, kept)
         hidden = learner.net.backbone(*_side_by_side(kept))
         now = taught.heads(hidden.view(-1, taught.population, hidden.shape[-1]).movedim(1, 0))  # (K,M*N,A)
-        off = (now.view_as(then()) - then()).square().mean(dim=(2, 3))  # (K,M)
+        then = taught_then()
+        off = (now.view_as(then) - then).square().mean(dim=(2, 3))  # (K,M)
         return masked_mean(off, kept.real).mean().expand(1)
 
     return term
