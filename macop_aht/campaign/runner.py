@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from macop_aht.campaign.plan import Task
 
@@ -44,6 +45,9 @@ class Standing:
     minutes: float | None = None  # that it took
     since: float = 0.0  # when it was begun, while it is running
     command: list[str] = field(default_factory=list)
+    inputs: dict[str, float | None] = field(
+        default_factory=dict
+    )  # the tasks whose results it uses, and when they ended
 
     @property
     def ended(self) -> bool:
@@ -51,7 +55,10 @@ class Standing:
 
 
 class Ledger:
-    """Where every task stands. What has ended is in `status.json`, so that a later campaign knows it."""
+    """Where every task stands. What has begun or ended is in `status.json`, so that a later campaign knows it.
+
+    What was made of results that have been made again since is made again too.
+    """
 
     def __init__(self, folder: Path, tasks: Sequence[Task]) -> None:
         self.folder, self.tasks = folder, tasks
@@ -78,16 +85,22 @@ class Ledger:
         return found
 
     def begin(self, task: Task) -> list[str]:
-        """Note that a task is running; gives its command."""
-        command = task.command(self.named("done"))
-        self.standing[task.name] = Standing("running", since=time.monotonic(), command=command)
+        """Note that a task is running; gives its command. What is left of it from other inputs goes."""
+        command, inputs = task.command(self.named("done")), self._inputs(task)
+        if self._before.get(task.name, {}).get("inputs", inputs) != inputs:
+            shutil.rmtree(self.folder / task.name, ignore_errors=True)
+        self.standing[task.name] = Standing("running", since=time.monotonic(), command=command, inputs=inputs)
+        self._note(task.name, {"state": "running", "inputs": inputs, "command": command})
         return command
 
     def end(self, name: str, code: int) -> None:
         """Note that a task has ended."""
         own = self.standing[name]
         own.state, own.minutes = "failed" if code else "done", (time.monotonic() - own.since) / 60
-        note = {"state": own.state, "exit_code": code, "minutes": round(own.minutes, 2), "command": own.command}
+        note = {"state": own.state, "exit_code": code, "minutes": round(own.minutes, 2), "ended": round(time.time(), 3)}
+        self._note(name, {**note, "inputs": own.inputs, "command": own.command})
+
+    def _note(self, name: str, note: dict[str, Any]) -> None:
         self._before[name] = note
         unfinished = self._path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(self._before, indent=1) + "\n", encoding="utf-8")
@@ -120,10 +133,15 @@ class Ledger:
         return needed and all(self.standing[name].ended for name in task.gathers)
 
     def _stands(self, task: Task) -> bool:
-        """Whether it was done before, by the same command, and its result is still there."""
-        before = self._before.get(task.name, {})
+        """Whether it was done before, by the same command with the same inputs, and its result is still there."""
+        before, inputs = self._before.get(task.name, {}), self._inputs(task)
         same = before.get("state") == "done" and before.get("command") == task.command(self.named("done"))
-        return same and (self.folder / task.result).exists()
+        return same and before.get("inputs", inputs) == inputs and (self.folder / task.result).exists()
+
+    def _inputs(self, task: Task) -> dict[str, float | None]:
+        """The tasks whose results it uses, and when they ended."""
+        used = [name for name in (*task.needs, *task.gathers) if self.standing[name].state == "done"]
+        return {name: self._before[name].get("ended") for name in used}
 
 
 def run(ledger: Ledger, executor: Executor, watch: Callable[[Ledger], None]) -> bool:
