@@ -247,6 +247,22 @@ def test_what_is_done_stands_until_its_command_changes(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("hasty")
+def test_what_depends_on_something_made_again_is_made_again(tmp_path):
+    pretend(tmp_path)
+    shutil.rmtree(tmp_path / "LBF4/macop/0")
+    begun = pretend(tmp_path)[2].begun
+    assert list(begun) == ["LBF4/macop/0", "LBF4/finetune/0", "LBF4/evaluation"]
+    assert pretend(tmp_path)[2].begun == {}
+    # Killed between the two, the later one has still the old groups, and is not gone on with.
+    shutil.rmtree(tmp_path / "LBF4/macop/0")
+    (tmp_path / "LBF4/finetune/0/phases").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        pretend(tmp_path, places=1, die_after=1)
+    assert list(pretend(tmp_path)[2].begun) == ["LBF4/finetune/0", "LBF4/evaluation"]
+    assert not (tmp_path / "LBF4/finetune/0/phases").exists()
+
+
 def test_the_board_shows_where_all_stand_and_time_left_by_tasks_of_the_same_kind(tmp_path):
     ledger = Ledger(tmp_path, tasks(replace(PLAN, methods=["macop", "fcp"])))
     assert ledger.minutes_left(places=2) is None
@@ -496,7 +512,20 @@ def entrant(method, seed, heads, groups=0):
     draws = torch.Generator().manual_seed(seed)
     teams = {f"0/{k}": Stack(Shape.of(world), 1, draws) for k in range(groups)}
     run = MethodRun("SMAC1", method, seed, config=preset(method, "demo", "SMAC1"))
-    return Entrant(run, method, ("macop", seed), Ego(Shape.of(world), heads, draws), teams)
+    return Entrant(run, method, ("macop", seed), frozenset(teams), Ego(Shape.of(world), heads, draws), teams)
+
+
+def test_a_group_is_in_the_pool_once_and_seen_by_those_who_have_learnt_with_it():
+    one = entrant("macop", 0, 1, groups=3)
+    later = Stack(Shape.of(build("SMAC1")), 1, torch.Generator().manual_seed(9))
+    other = replace(
+        one, name="macop+", origin=("macop+", 0), met=frozenset({"0/0"}), groups={**one.groups, "2/0": later}
+    )
+    pool = Pool(build("SMAC1"), [one, other], torch.device("cpu"))
+    assert pool.names == ["macop/0/0/0", "macop/0/0/1", "macop/0/0/2", "macop+/0/2/0"]
+    assert pool.owners[0] == [("macop", 0, "0/0"), ("macop+", 0, "0/0")]
+    assert [one.tier(owners) for owners in pool.owners] == ["seen", "seen", "seen", "unseen generator"]
+    assert [other.tier(owners) for owners in pool.owners] == ["seen", "unseen", "unseen", "unseen"]
 
 
 def test_heads_are_chosen_by_episodes_of_their_own():

@@ -38,11 +38,18 @@ class Line:
 
 
 def best_known(rows: Sequence[Row], self_play: Mapping[str, float]) -> dict[str, float]:
-    """The best mean return with every group: an ego's, or its own among itself."""
+    """The best mean return with every group: an ego's, or its own among itself.
+
+    The ego is chosen by every other episode and counts by the rest: of many that are equally good, the luckiest would
+    seem better than any is.
+    """
+    tried, counted = (pairings([row for row in rows if row.episode % 2 == half]) for half in (0, 1))
     found = dict(self_play)
-    for own in pairings(rows).values():
-        for (_, group), value in own.items():
-            found[group] = max(value, found.get(group, value))
+    top: dict[str, float] = {}
+    for method, own in tried.items():
+        for pair, value in own.items():
+            if value > top.get(pair[1], self_play.get(pair[1], -np.inf)):
+                top[pair[1]], found[pair[1]] = value, counted.get(method, {}).get(pair, value)
     return found
 
 
