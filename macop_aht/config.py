@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from math import isfinite
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from macop_aht.scenarios.spec import hint
@@ -150,6 +152,8 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
         return value
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if wanted is float and isinstance(value, float) and not isfinite(value):
+        raise ConfigError(f"{name} is {value}; it must be a finite number")
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise ConfigError(f"{name} is {value!r}; it must be of type {wanted.__name__}")
     return value
@@ -161,6 +165,26 @@ def parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"this is not TOML: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The same of a file, which an error names."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:
+    """What differs between two nested dictionaries, in words."""
+    found: list[str] = []
+    for name in dict.fromkeys([*one, *two]):
+        first, second = one.get(name), two.get(name)
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            found += differences(first, second, f"{path}{name}.")
+        elif first != second:
+            found.append(f"{path}{name} is {first!r} there and {second!r} here")
+    return found
 
 
 def from_toml(kind: type[T], text: str) -> T:

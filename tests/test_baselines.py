@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -498,6 +499,35 @@ def test_ppo_is_an_ego_like_any_other(runs, tmp_path):
     assert (ego.backbone.gru_hidden.weight == 0).all()
 
 
+def test_runs_that_cannot_be_pooled(runs, tmp_path, capsys):
+    folder, _ = runs
+    for name in ("fcp", "ppo", "finetune"):
+        shutil.copytree(folder / name, tmp_path / name)
+    words = ["--episodes", "2", "--out", str(tmp_path / "rows.csv")]
+
+    def complaint(*runs):
+        assert main(["pool", *(str(tmp_path / run) for run in runs), *words]) == 2
+        return capsys.readouterr().err
+
+    assert "two of these runs are called fcp, seed 1" in complaint("fcp", tmp_path / "fcp")
+    assert main(["sequence", str(tmp_path / "fcp"), str(folder / "fcp"), "--out", str(tmp_path / "s")]) == 2
+    assert "two of these runs are called fcp/1" in capsys.readouterr().err
+    last = sorted((tmp_path / "ppo/phases").glob("ego-*.npz"))[-1]
+    last.write_bytes(last.read_bytes()[:1000])
+    assert f"{last.name} is damaged" in complaint("ppo")
+    last = sorted((tmp_path / "finetune/phases").glob("ego-*.npz"))[-1]
+    last.unlink()
+    assert f"lacks {last.name}; --resume makes the run whole again" in complaint("finetune")
+
+
+def test_a_lender_is_found_from_the_folders_above(tmp_path):
+    for place in ("camp/LBF4/macop/0", "camp/LBF4/finetune/0"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "camp/LBF4/macop/0/run.toml").touch()
+    assert origins.lender_of(tmp_path / "camp/LBF4/finetune/0", "LBF4/macop/0") == tmp_path / "camp/LBF4/macop/0"
+    assert origins.lender_of(tmp_path / "camp/LBF4/finetune/0", "elsewhere") == Path("elsewhere")
+
+
 def test_what_is_remembered(runs):
     folder, _ = runs
 
@@ -533,7 +563,7 @@ def test_bundles_and_the_zoo_take_baselines(runs, tmp_path, capsys):
     assert main(["zoo", "add", str(folder / "lipo"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0
     assert (tmp_path / "zoo" / "LBF4" / "lipo-0.onnx").exists()
     assert main(["zoo", "add", str(folder / "finetune"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0
-    assert "no group was added" in capsys.readouterr().out
+    assert "nothing has changed" in capsys.readouterr().out
 
 
 # --- Settings and mistakes

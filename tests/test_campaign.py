@@ -248,6 +248,19 @@ def test_what_is_done_stands_until_its_command_changes(tmp_path):
 
 
 @pytest.mark.usefixtures("hasty")
+def test_other_settings_are_refused_where_runs_are_there(tmp_path):
+    pretend(tmp_path)
+    changed = replace(PLAN, device="cpu", episodes=4, settings={"fcp": {"test_episodes": 8}})
+    Ledger(tmp_path, tasks(changed)).check_runs()  # no run is there
+    (tmp_path / "LBF4/fcp/1/run.toml").touch()
+    with pytest.raises(
+        ValueError, match=r"LBF4/fcp/1 was begun with nothing .* says --test-episodes=8; choose another"
+    ):
+        Ledger(tmp_path, tasks(changed)).check_runs()
+    Ledger(tmp_path, tasks(replace(changed, settings={}))).check_runs()
+
+
+@pytest.mark.usefixtures("hasty")
 def test_what_depends_on_something_made_again_is_made_again(tmp_path):
     pretend(tmp_path)
     shutil.rmtree(tmp_path / "LBF4/macop/0")

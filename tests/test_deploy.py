@@ -501,8 +501,19 @@ def test_mistakes_are_answered(bundle, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             agent.act(obs, mask)
-    with pytest.raises(ValueError, match="give numbers"):
-        agent.episode_end(float("nan"))
+    for returns, teams, message in (
+        (float("nan"), None, "give a number for each of 1 teams"),
+        ([1.0, 0.0], None, "give a number for each of 1 teams"),
+        (1.0, [0], "give 1 truth values, one for each team"),  # a number of a team is none of them
+        (1.0, np.array([True, False]), "give 1 truth values, one for each team"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            agent.episode_end(returns, teams)
+    with pytest.raises(ValueError, match="give 1 truth values"):
+        agent.episode_begin(np.array([0]))
+    for budget in (0, -3, 1.5):
+        with pytest.raises(ValueError, match="give a whole number of episodes"):
+            EgoAgent.load(bundle, budget=budget)
     with pytest.raises(ValueError, match="this bundle has halving, meta-test, thompson, zero-shot"):
         EgoAgent.load(bundle, selector="best")
     with pytest.raises(FileNotFoundError, match="there is no bundle"):

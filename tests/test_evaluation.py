@@ -261,13 +261,19 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
             "MlpPolicy", gym.make(f"Macop{scenario}-v0"), n_steps=8, batch_size=8, device="cpu"
         )
         model.save(tmp_path / f"{scenario}.zip")
-    assert main(["evaluate", "LBF4.zip", *few]) == 0
+    assert main(["evaluate", "LBF4.zip", *few, "--html", "new/page.html"]) == 0
+    assert (tmp_path / "new" / "page.html").exists()
     in_cn3 = ["--scenario", "CN3", "--teammates", "scripted", "--episodes", "3", "--csv", "rows.csv"]
     assert main(["evaluate", "CN3.zip", *in_cn3]) == 0
     (mate,) = {row.teammate for row in read_rows(tmp_path / "rows.csv")} & {"scripted:nearest"}
     returns = [row.result for row in read_rows(tmp_path / "rows.csv") if row.teammate == mate]
     assert returns == pytest.approx(returns_in_gym(model, mate, 3))
     capsys.readouterr()
+    many = gym.make("MacopLBF4-v0")
+    many.action_space = gym.spaces.Discrete(5000)
+    stable_baselines3.PPO("MlpPolicy", many, n_steps=8, batch_size=8, device="cpu").save(tmp_path / "many.zip")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml").touch()
     (tmp_path / "broken.zip").write_bytes(b"PK nonsense")
     for agent, message in (
         ("mine:south", "there is no agent mine:south"),
@@ -277,6 +283,9 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
         ("missing.zip", "there is no agent at missing.zip"),
         ("scripted", "stands for 8 policies"),
         ("scripted:corner", "did you mean"),
+        ("many.zip", "the model acts by Discrete(5000); this scenario has [5] actions"),
+        ("macop/LBF9", "there is no agent 'macop/LBF9'"),
+        ("run", "run is a run; macop export makes a bundle of it"),
     ):
         assert main(["evaluate", agent, *few]) == 2
         assert message in capsys.readouterr().err

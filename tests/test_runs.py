@@ -132,7 +132,7 @@ def test_folders_are_not_mixed_up(undisturbed, tmp_path):
     assert read_run(undisturbed) == RUN
     with pytest.raises(FileExistsError, match="--resume"):
         self_play(RUN, undisturbed)
-    with pytest.raises(ValueError, match="describes another run"):
+    with pytest.raises(ValueError, match="describes another run: seed is 3 there and 4 here"):
         self_play(replace(RUN, seed=4), undisturbed, resume=True)
     with pytest.raises(FileNotFoundError, match="leave out --resume"):
         self_play(RUN, tmp_path / "none", resume=True)
@@ -150,6 +150,21 @@ def test_command_line(tmp_path, capsys):
     assert "--resume" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0
     assert main(["selfplay", "CN9", "--out", str(tmp_path / "other")]) == 2
+    for words, message in (
+        (["export", folder, "--out", str(tmp_path / "b")], "is it one of macop selfplay?"),
+        (["pool", folder, "--out", str(tmp_path / "rows.csv")], "is one of macop selfplay, and has no ego"),
+        (
+            [*command[:-1], str(tmp_path / "fourth"), "--batch", "2", "--ratio", "0.2", "--learning-rate", "1e30"],
+            "set a smaller learning rate",
+        ),
+    ):
+        capsys.readouterr()
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command[:-1], str(tmp_path / "fifth"), "--seed", "-1"])
+    assert "is not a whole number of at least 0" in capsys.readouterr().err
+    assert not (tmp_path / "fifth").exists()
     assert main([*command[:-1], str(tmp_path / "third"), "--device", "tpu"]) == 2
     assert "allowed are auto, cpu, cuda" in capsys.readouterr().err
     assert any((tmp_path / "run" / "tensorboard").iterdir())
@@ -162,6 +177,7 @@ def test_configurations_are_strict():
         'scenario = "LBF4"\nsed = 1': "did you mean 'seed'",
         'scenario = "LBF4"\nseed = 1.5': "must be of type int",
         'scenario = "LBF4"\n[training.training]\nmixer = "qmx"': "did you mean 'qmix'",
+        'scenario = "LBF4"\n[training.training]\nratio = inf': "ratio is inf; it must be a finite number",
         "scenario = ": "not TOML",
     }.items():
         with pytest.raises(ConfigError, match=message):

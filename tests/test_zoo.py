@@ -277,7 +277,7 @@ def test_a_damaged_index_says_what_is_wrong(small_zoo):
         (lambda content: content["groups"][0].update(split="tset"), "did you mean 'test'"),
         (lambda content: content["groups"][0].update(file="../../etc/passwd"), "in its folder"),
         (lambda content: content["groups"][0].update(scenario="../../tmp"), "it holds cards of"),
-        (lambda content: content["groups"][0].update(self_play=float("nan")), "no numbers"),
+        (lambda content: content["groups"][0].update(self_play=float("nan")), "must be a finite number"),
         (lambda content: content["groups"].append(content["groups"][0]), "groups of the same name"),
         (lambda content: content.pop("groups"), "cannot be read"),
     ):
@@ -417,6 +417,9 @@ def test_a_runs_groups_can_be_put_in_the_place_of_those_that_the_zoo_has(finishe
     first = zoo.cards("LBF4", tmp_path / "zoo")
     shutil.copytree(finished_runs / "0", folder)
     (folder / "run.toml").write_text((folder / "run.toml").read_text() + "\n# with other settings\n")
+    assert main(["zoo", "add", str(folder), "--replace", "--least", "99", *target]) == 0
+    assert zoo.cards("LBF4", tmp_path / "zoo") == first  # nothing to add: nothing is taken out
+    assert main(["zoo", "add", str(folder), "--replace", "--least", "nan", *target]) == 2
     assert main(["zoo", "add", str(folder), "--most", "1", "--replace", *target]) == 0
     cards = zoo.cards("LBF4", tmp_path / "zoo")
     old, new = ([card for card in found.values() if card.seed == 0] for found in (first, cards))

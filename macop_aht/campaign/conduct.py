@@ -24,8 +24,10 @@ def conduct(
     with open(folder / "campaign.lock", "ab") as held:
         if not lock(held):
             raise RuntimeError(f"another campaign is at work in {folder}; wait for its end, or choose another folder")
+        ledger = Ledger(folder, tasks(campaign))
+        ledger.check_runs()
         (folder / "campaign.toml").write_text(to_toml(campaign), encoding="utf-8")
-        ledger, executor = Ledger(folder, tasks(campaign)), _executor(campaign, folder, ray_address)
+        executor = _executor(campaign, folder, ray_address)
         places = executor.places
         with Board(places) as board:
             complete = run(ledger, executor, board.show)

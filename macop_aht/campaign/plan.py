@@ -58,6 +58,8 @@ class Campaign:
         at_least(self, 0, "sequence")
         for name in ("scenarios", "methods", "seeds"):
             _check_list(name, getattr(self, name))
+        if min(self.seeds) < 0:
+            raise ConfigError(f"seeds has {min(self.seeds)}; they must be at least 0")
         for scenario in self.scenarios:
             presets.macop(self.preset, scenario)  # raises where there is no such preset or scenario
         for method in self.methods:
@@ -175,6 +177,10 @@ class Task:
     def kind(self) -> str:
         """Tasks of a kind differ by their seed and take about as long."""
         return self.name.rpartition("/")[0]
+
+    @property
+    def trains(self) -> bool:
+        return self.words[0] == "train"
 
     def command(self, done: Collection[str]) -> list[str]:
         """Its words, when these tasks are done."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -65,6 +65,20 @@ class Ledger:
         self.standing = {task.name: Standing() for task in tasks}
         self._path = folder / "status.json"
         self._before = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
+
+    def check_runs(self) -> None:
+        """Raise where a run that is there was begun with other settings: no command could go on with it."""
+        for task in self.tasks:
+            before = self._before.get(task.name, {}).get("command", [])
+            if task.trains and before and (self.folder / task.name / "run.toml").exists():
+                then, now = (
+                    {word for word in words if not word.startswith("--device=")} for words in (before, task.words)
+                )
+                if then != now:
+                    raise ValueError(
+                        f"{task.name} was begun with {_listed(then - now)}, and the campaign says {_listed(now - then)}; choose "
+                        f"another folder, or remove {self.folder / task.name} to have it made again"
+                    )
 
     def named(self, *states: State) -> list[str]:
         """The tasks in one of these states."""
@@ -142,6 +156,10 @@ class Ledger:
         """The tasks whose results it uses, and when they ended."""
         used = [name for name in (*task.needs, *task.gathers) if self.standing[name].state == "done"]
         return {name: self._before[name].get("ended") for name in used}
+
+
+def _listed(words: Collection[str]) -> str:
+    return " ".join(sorted(words)) or "nothing of that kind"
 
 
 def run(ledger: Ledger, executor: Executor, watch: Callable[[Ledger], None]) -> bool:

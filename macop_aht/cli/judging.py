@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, positive
+from macop_aht.cli.options import Commands, new_file, positive, seed
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -24,11 +24,11 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     ]
     print(table(rows))
     if arguments.csv:
-        write_rows(rows, Path(arguments.csv))
+        write_rows(rows, arguments.csv)
     if arguments.html:
         from macop_aht.evaluation import report
 
-        report.write(rows, Path(arguments.html))
+        report.write(rows, arguments.html)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -49,11 +49,9 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     world = build(arguments.scenario)
     policies = [policy for spec in arguments.policies for policy in resolve(spec, world, arguments.scenario)]
     returns = crossplay.matrix(world, policies, arguments.episodes, arguments.seed)
-    names = [policy.name.split(":")[-1] for policy in policies]
+    names = [policy.name.removeprefix("scripted:").removeprefix("zoo:") for policy in policies]
     print(crossplay.summary(returns))
-    crossplay.write(
-        returns, names, f"{arguments.scenario}: ego in the row, teammate in the column", Path(arguments.out)
-    )
+    crossplay.write(returns, names, f"{arguments.scenario}: ego in the row, teammate in the column", arguments.out)
 
 
 def _pool(arguments: argparse.Namespace) -> None:
@@ -65,7 +63,7 @@ def _pool(arguments: argparse.Namespace) -> None:
     pool.evaluate(
         folders,
         arguments.episodes,
-        Path(arguments.out),
+        arguments.out,
         arguments.device,
         arguments.seed,
         by_folder=arguments.by_folder,
@@ -89,9 +87,9 @@ def add_evaluate(commands: Commands, words: Sequence[str]) -> None:
     parser.add_argument(
         "--budget", type=positive, metavar="N", help="episodes per teammate for that (default: 4 per head)"
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--csv", metavar="FILE", help="where to write a row per episode")
-    parser.add_argument("--html", metavar="FILE", help="where to write a page with the table and plots")
+    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--csv", type=new_file, metavar="FILE", help="where to write a row per episode")
+    parser.add_argument("--html", type=new_file, metavar="FILE", help="where to write a page with the table and plots")
     parser.set_defaults(run=_evaluate)
 
 
@@ -107,8 +105,10 @@ def add_crossplay(commands: Commands, words: Sequence[str]) -> None:
     parser.add_argument("scenario", help="such as LBF4")
     parser.add_argument("policies", nargs="+", help="such as zoo:train scripted:nearest FILE.onnx")
     parser.add_argument("--episodes", type=positive, default=32, help="per pairing (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", default="crossplay", help="writes OUT.csv and OUT.png (default: %(default)s)")
+    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument(
+        "--out", type=new_file, default=Path("crossplay"), help="writes OUT.csv and OUT.png (default: %(default)s)"
+    )
     parser.set_defaults(run=_crossplay)
 
 
@@ -116,13 +116,15 @@ def add_pool(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("pool", help="the egos of some runs with all groups that these have generated")
     parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
     parser.add_argument("--episodes", type=positive, default=32, help="per pairing (default: %(default)s)")
-    parser.add_argument("--out", required=True, metavar="FILE", help="where to write a row per episode, as CSV")
+    parser.add_argument(
+        "--out", type=new_file, required=True, metavar="FILE", help="where to write a row per episode, as CSV"
+    )
     parser.add_argument(
         "--by-folder",
         action="store_true",
         help="call a run by the folder it is in, as NAME in NAME/0, not by its method",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--threads", type=positive, default=1, help="of the processor (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
     parser.set_defaults(run=_pool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 Commands = Any  # argparse's subparsers; their type has no name outside of it
@@ -14,12 +15,25 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def seed(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def new_file(text: str) -> Path:
+    """Where something will be written; its folder is made at once, so that nothing is played in vain."""
+    path = Path(text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """What all commands that train have in common."""
     parser.add_argument("scenario", help="such as LBF4")
     parser.add_argument("--out", required=True, metavar="RUN", help="the run's folder")
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
     parser.add_argument("--threads", type=positive, help="of the processor (default: up to two)")
 

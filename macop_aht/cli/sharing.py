@@ -32,11 +32,13 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     from macop_aht import places
     from macop_aht.evaluation.curation import add
 
+    if arguments.zoo:
+        Path(arguments.zoo).mkdir(parents=True, exist_ok=True)
     target = places.find("zoo", arguments.zoo)
     limits = (arguments.most, arguments.least)
     cards = add(Path(arguments.run_folder), target, arguments.split, *limits, instead=arguments.replace)
     if not cards:
-        print("no group was added: the run has generated none that is new and good enough")
+        print("nothing has changed: the run has generated no group that is new and good enough")
     for card in cards:
         print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
 

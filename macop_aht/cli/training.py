@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macop_aht.cli.bar import Bar
-from macop_aht.cli.options import Commands, add_run_options, add_settings, apply_settings
+from macop_aht.cli.options import Commands, add_run_options, add_settings, apply_settings, seed
 
 
 def _selfplay(arguments: argparse.Namespace) -> None:
@@ -86,7 +86,7 @@ def add_sequence(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("sequence", help="one sequence of groups of some runs, for continual learners")
     parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
     parser.add_argument("--length", type=int, default=10, help="groups in it; 0: all (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="that `macop train --groups` takes")
     parser.set_defaults(run=_sequence)
 

@@ -79,6 +79,8 @@ class EgoAgent:
         """See `load`."""
         if teams < 1:
             raise ValueError(f"teams is {teams}; give at least 1")
+        if budget is not None and (not isinstance(budget, int) or budget < 1):
+            raise ValueError(f"budget is {budget!r}; give a whole number of episodes, at least 1")
         self.manifest = manifest
         self._selector: Any = selector
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
@@ -161,7 +163,7 @@ class EgoAgent:
 
     def episode_begin(self, teams: np.ndarray | None = None) -> None:
         """Forget the last episode; of those teams only, where (teams,) bool is given."""
-        chosen = slice(None) if teams is None else np.asarray(teams, dtype=np.bool_)
+        chosen = self._chosen(teams)
         self._memory[chosen] = 0.0
         self._last_action[chosen] = -1
 
@@ -204,13 +206,22 @@ class EgoAgent:
 
     def episode_end(self, returns: Any, teams: np.ndarray | None = None) -> None:
         """Tell what an episode returned; of those teams only, where (teams,) bool is given. The next head is chosen."""
-        chosen = np.arange(len(self._head)) if teams is None else np.flatnonzero(teams)
-        values = np.broadcast_to(np.asarray(returns, dtype=np.float64), (len(chosen),))
-        if not np.isfinite(values).all():
-            raise ValueError(f"returns are {values}; give numbers")
+        chosen, values = self._chosen(teams), np.asarray(returns, dtype=np.float64)
+        if values.shape not in ((), chosen.shape) or not np.isfinite(values).all():
+            raise ValueError(f"returns are {returns!r}; give a number for each of {len(chosen)} teams, or one for all")
+        values = np.broadcast_to(values, chosen.shape)
         if self._by_episode:
             for team, value in zip(chosen.tolist(), values.tolist(), strict=True):
                 self._select(team, value)
+
+    def _chosen(self, teams: np.ndarray | None) -> np.ndarray:
+        """The numbers of the teams that are meant."""
+        if teams is None:
+            return np.arange(len(self._head))
+        given = np.asarray(teams)
+        if given.dtype != np.bool_ or given.shape != self._head.shape:
+            raise ValueError(f"teams is {teams!r}; give {len(self._head)} truth values, one for each team")
+        return np.flatnonzero(given)
 
     def _select(self, team: int, last_return: float) -> None:
         feed = {

@@ -58,6 +58,10 @@ def load_agent(text: str, world: World, scenario: str) -> Ego:
     module, _, factory = text.partition(":")
     if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
         return as_policy(_made(module, factory, world))
+    if (Path(text) / "run.toml").exists():
+        raise ValueError(f"{text} is a run; macop export makes a bundle of it, which can be evaluated")
+    if not text.startswith(("scripted", "random", "zoo:")) and not text.endswith(".onnx"):
+        raise ValueError(f"there is no agent {text!r}; allowed are {ALLOWED}")
     found = resolve(text, world, scenario)
     if len(found) != 1:
         raise ValueError(f"agent {text!r} stands for {len(found)} policies; name one: {ALLOWED}")
@@ -74,6 +78,10 @@ class _Trained:
             raise ValueError(
                 f"the model takes observations {found}; this scenario gives {wanted}. Is it of another one?"
             )
+        space, choices = model.action_space, [len(world.actions)] * world.controllable
+        sizes = np.atleast_1d(getattr(space, "nvec", getattr(space, "n", ()))).tolist()
+        if sizes != choices:
+            raise ValueError(f"the model acts by {space}; this scenario has {choices} actions to choose from")
 
     def __call__(self, who: np.ndarray) -> Seats:
         return self

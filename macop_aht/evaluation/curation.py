@@ -105,8 +105,11 @@ def add(
 ) -> list[Card]:
     """Put a run's groups into a zoo, those with a self-play of at least `least`, at most `most` of them; gives the new cards.
 
-    With `instead`, what the zoo has of this generator and seed gives way, and so do the names.
+    With `instead`, what the zoo has of this generator and seed gives way, and so do the names. Where there is nothing to add,
+    nothing changes.
     """
+    if not least >= 0:
+        raise ValueError(f"least is {least}; it must be at least 0")
     run = read_run(folder)
     own = target / run.scenario
     before = read_index(own) if (own / INDEX).exists() else {}
@@ -125,6 +128,8 @@ def add(
     for candidate, name in zip(kept, names, strict=False):
         card = replace(candidate.card, name=name, responder=name, file=name.replace("/", "-") + ".onnx", split=split)
         added[name] = replace(candidate, card=card)
+    if not added:
+        return []
     orphans = [name for name, card in cards.items() if card.responder in gone]
     cards = with_responders(world, {**present, **added}, [*added, *orphans])
     own.mkdir(parents=True, exist_ok=True)

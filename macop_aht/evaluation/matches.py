@@ -217,11 +217,14 @@ def sessions(
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
-    """One line per episode, as CSV."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    """One line per episode, as CSV; the file is whole or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    with open(unfinished, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [column.name for column in fields(Row)])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
+    unfinished.replace(path)
 
 
 def read_rows(path: Path) -> list[Row]:

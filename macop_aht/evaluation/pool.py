@@ -20,7 +20,7 @@ from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.methods.macop import TRIALS
-from macop_aht.methods.origins import ego_of, fingerprint, groups_of, lessons, method_of, require_end
+from macop_aht.methods.origins import ego_of, fingerprint, groups_of, lender_of, lessons, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -46,7 +46,7 @@ class Entrant:
         require_end(folder)
         run = read_run(folder)
         setup = setup_of(run, device)
-        lender = Path(run.config.groups) if METHODS[run.method].groups_from else folder
+        lender = lender_of(folder, run.config.groups) if METHODS[run.method].groups_from else folder
         if method_of(lender) == "sequence":
             raise ValueError(
                 f"the ego in {folder} has learnt with a sequence, and has met groups of all runs; leave it out"
@@ -163,6 +163,13 @@ def evaluate(
     scenarios = sorted({entrant.run.scenario for entrant in entrants})
     if len(scenarios) != 1:
         raise ValueError(f"these runs are of {', '.join(scenarios)}; a pool is of one scenario")
+    called = [(entrant.name, entrant.run.seed) for entrant in entrants]
+    for name, number in called:
+        if called.count((name, number)) > 1:
+            raise ValueError(
+                f"two of these runs are called {name}, seed {number}; give one of each, or put them into folders as "
+                "NAME/0, and call them by these with --by-folder"
+            )
     pool = Pool(build(scenarios[0]), entrants, setup_of(entrants[0].run, device).device, seed)
     say(f"{len(entrants)} egos with {len(pool.names)} groups")
     rows: list[Row] = []
@@ -171,7 +178,4 @@ def evaluate(
         mean = np.mean([row.result for row in own if row.stage == "test"])
         say(f"{entrant.name}, seed {entrant.run.seed}: {mean:.2f} on average")
         rows += own
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_suffix(".unfinished")
-    write_rows(rows, unfinished)
-    unfinished.replace(out)
+    write_rows(rows, out)

@@ -68,10 +68,13 @@ def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Non
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays and the note of a file; a damaged one raises one of DAMAGES."""
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}  # reading checks every entry's sum
-    note = json.loads(arrays.pop(_NOTE).tobytes())
+    """The arrays and the note of a file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}  # reading checks every entry's sum
+        note = json.loads(arrays.pop(_NOTE).tobytes())
+    except DAMAGES as error:
+        raise CheckpointError(f"{path} is damaged ({error}); --resume makes a run whole again") from error
     return unflatten(arrays), note
 
 
@@ -90,8 +93,8 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]] | Non
     for path in reversed(_files(folder)):
         try:
             return *read(path), complaints
-        except DAMAGES as error:
-            complaints.append(f"{path.name} is damaged ({error}); going back to the one before")
+        except CheckpointError as error:
+            complaints.append(f"{path.name} is damaged ({error.__cause__}); going back to the one before")
     if complaints:
         raise CheckpointError(
             f"no checkpoint in {folder} can be read: {'; '.join(complaints)}. Start again in another folder"

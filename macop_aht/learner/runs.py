@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.config import from_toml, to_toml
+from macop_aht.config import differences, from_toml, parse, read_toml, to_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
@@ -83,10 +83,10 @@ def open_folder(folder: Path, run: Any, resume: bool) -> None:
         return
     if not resume:
         raise FileExistsError(f"{folder} holds a run already; go on with --resume, or choose another folder")
-    if stored.read_text() != to_toml(run):
+    differing = differences(read_toml(stored), parse(to_toml(run)))
+    if differing:
         raise ValueError(
-            f"{stored} describes another run; resume with the same scenario, seed, threads and settings, or start in "
-            "another folder"
+            f"{stored} describes another run: {'; '.join(differing)}. Resume with the same settings, or start in another folder"
         )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,11 @@ class Training:
                     following = begin(self.replay.sample, *sampling)
                 progress.td_loss = float(learner.descend(losses, self.terms)["td"].mean())
                 progress.updates += 1
+                if not isfinite(progress.td_loss):
+                    raise RuntimeError(
+                        f"the loss is {progress.td_loss} after {progress.updates} updates; set a smaller learning rate or "
+                        "smaller weights"
+                    )
         if progress.since_target >= config.target_every:
             self.learner.copy_target()
             progress.since_target = 0.0

@@ -100,8 +100,8 @@ class Journal:
         try:
             arrays, note = checkpoints.read(path)
             return kind.load(setup, arrays, note), note
-        except checkpoints.DAMAGES as error:
-            self._say(f"{path.name} is damaged ({error}); doing this phase again")
+        except (checkpoints.CheckpointError, *checkpoints.DAMAGES) as error:
+            self._say(f"{path.name} is damaged ({error.__cause__ or error}); doing this phase again")
             return None
 
     def _decide(self, decision: dict[str, Any]) -> None:

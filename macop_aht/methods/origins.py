@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
+from macop_aht.config import read_toml
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Ego, Shape, Stack, set_weights, weights
 from macop_aht.methods.phases import Learned, Settings, Setup, self_play_returns
@@ -32,7 +32,7 @@ def check(folder: str, scenario: str, allowed: Sequence[str]) -> None:
     stored = Path(folder) / "run.toml"
     if not stored.exists():
         raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it; --groups takes {wanted}")
-    found, method = tomllib.loads(stored.read_text(encoding="utf-8")), method_of(Path(folder))
+    found, method = read_toml(stored), method_of(Path(folder))
     if found["scenario"] != scenario or method not in allowed:
         raise ValueError(f"the run in {folder} is of {found['scenario']} by {method}; --groups takes {wanted}")
     require_end(Path(folder))
@@ -40,13 +40,31 @@ def check(folder: str, scenario: str, allowed: Sequence[str]) -> None:
 
 def method_of(folder: Path) -> str:
     """The method of a run, by its settings; that of a sequence of groups is `sequence`."""
-    return tomllib.loads((folder / "run.toml").read_text(encoding="utf-8")).get("method", "selfplay")
+    stored = folder / "run.toml"
+    if not stored.exists():
+        raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it")
+    return read_toml(stored).get("method", "selfplay")
 
 
 def require_end(folder: Path) -> None:
-    """Raise where a run has not come to its end."""
+    """Raise where a run has not come to its end, or files of its phases are gone."""
+    if method_of(folder) == "selfplay":
+        raise ValueError(f"the run in {folder} is one of macop selfplay, and has no ego; give one of macop train")
     if not (folder / "summary.json").exists():
         raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
+    phases = [decision["phase"] for decision in _decisions(folder)]
+    missing = [f"{name}.npz" for name in phases if not (folder / "phases" / f"{name}.npz").exists()]
+    if missing:
+        raise FileNotFoundError(f"{folder / 'phases'} lacks {', '.join(missing)}; --resume makes the run whole again")
+
+
+def lender_of(folder: Path, groups: str) -> Path:
+    """The run whose groups the one in a folder has learnt with, as its settings name it.
+
+    A relative path is looked for from the folders above, since the run was made in one of these, and from here.
+    """
+    places = [above / groups for above in folder.resolve().parents]
+    return next((place for place in places if (place / "run.toml").exists()), Path(groups))
 
 
 def groups_of(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
@@ -77,9 +95,12 @@ def ego_of(folder: Path, setup: Setup[Settings]) -> Ego:
 
 def lessons(folder: Path) -> list[str]:
     """The groups in the order in which a run's ego has learnt with them; where it met all at once, as they are numbered."""
-    lines = (folder / "decisions.jsonl").read_text(encoding="utf-8").splitlines()
-    decisions = [json.loads(line) for line in lines]
+    decisions = _decisions(folder)
     return [decision["group"] for decision in decisions if "group" in decision] or decisions[0]["groups"]
+
+
+def _decisions(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "decisions.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from macop_aht.config import changed, from_mapping, parse
+from macop_aht.config import changed, from_mapping, read_toml
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.runs import open_folder
 from macop_aht.learner.threads import use_threads
@@ -169,7 +169,9 @@ def read_run(folder: Path) -> MethodRun:
     stored = folder / "run.toml"
     if not stored.exists():
         raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it")
-    values = parse(stored.read_text(encoding="utf-8"))
+    values = read_toml(stored)
+    if "method" not in values:
+        raise ValueError(f"{stored} describes no run of macop train; is it one of macop selfplay?")
     return from_mapping(MethodRun, values, kinds={"config": find(values.get("method", "macop")).config})
 
 

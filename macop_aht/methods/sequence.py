@@ -53,11 +53,15 @@ def make(folders: Sequence[Path], length: int, seed: int, out: Path) -> list[str
     scenarios = sorted({run.scenario for run in runs})
     if len(scenarios) != 1:
         raise ValueError(f"these runs are of {', '.join(scenarios)}; a sequence is of one scenario")
+    called = [f"{run.method}/{run.seed}" for run in runs]
+    for origin in called:
+        if called.count(origin) > 1:
+            raise ValueError(f"two of these runs are called {origin}; give one of each method and seed")
     setup = setup_of(runs[0], "cpu")
     distinct: dict[bytes, tuple[str, str, Stack]] = {}
-    for run, folder in zip(runs, folders, strict=True):
+    for origin, folder in zip(called, folders, strict=True):
         for name, group in groups_of(folder, setup).items():
-            distinct.setdefault(fingerprint(group), (f"{run.method}/{run.seed}", name, group))
+            distinct.setdefault(fingerprint(group), (origin, name, group))
     found: dict[str, dict[str, Stack]] = {}
     for origin, name, group in distinct.values():
         found.setdefault(origin, {})[f"{origin}/{name}"] = group
