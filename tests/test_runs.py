@@ -154,7 +154,7 @@ def test_command_line(tmp_path, capsys):
         (["export", folder, "--out", str(tmp_path / "b")], "is it one of macop selfplay?"),
         (["pool", folder, "--out", str(tmp_path / "rows.csv")], "is one of macop selfplay, and has no ego"),
         (
-            [*command[:-1], str(tmp_path / "fourth"), "--batch", "2", "--ratio", "0.2", "--learning-rate", "1e30"],
+            [*command[:-1], str(tmp_path / "fourth"), "--batch", "2", "--steps", "2000", "--learning-rate", "1e30"],
             "set a smaller learning rate",
         ),
     ):
