@@ -1,11 +1,24 @@
-"""Where content lies: given explicitly, named by an environment variable, packaged with the code, or in a checkout beside it."""
+"""Where content lies: given explicitly, named by an environment variable, packaged with the code, or in a checkout beside it.
+
+And where code of the user's does.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 PACKAGE = Path(__file__).parent
+
+
+def module(name: str) -> ModuleType:
+    """A module of the user's; it is looked for in the working folder too."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return importlib.import_module(name)
 
 
 def find(kind: str, explicit: str | Path | None = None) -> Path:

@@ -31,6 +31,18 @@ def test_demo(capsys, tmp_path):
         assert film.n_frames > 5
 
 
+def test_scenarios_of_ones_own(tmp_path, monkeypatch, capsys):
+    (tmp_path / "lanes.py").write_text(
+        "import macop_aht\nfrom macop_aht.scenarios import LevelBasedForaging\n"
+        "macop_aht.register('Alley', LevelBasedForaging(shape=(2, 9), foods=((0, 0), (0, 8)), spawn=((0, 4), (1, 4))))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["--import", "lanes", "teammates", "Alley"]) == 0
+    assert "goes to the food at (0, 8)" in capsys.readouterr().out
+    assert main(["--import", "roads", "scenarios"]) == 2
+    assert "No module named 'roads'" in capsys.readouterr().err
+
+
 def test_help(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--help"])

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from macop_aht import __version__
+from macop_aht import __version__, places
 from macop_aht.cli import browsing, campaigns, judging, sharing, training
 
 COMMANDS = (  # in the order of the help
@@ -24,6 +24,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
     parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
+    parser.add_argument("--import", metavar="MODULE", help="import this first: it may register scenarios")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in COMMANDS:
         add(commands, words)
@@ -34,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake gives one line, not a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
+        while words[:1] == ["--import"] and len(words) > 1:
+            places.module(words[1])
+            words = words[2:]
         arguments = _parser(words).parse_args(words)
         code = arguments.run(arguments)
     except KeyboardInterrupt:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from macop_aht import places
 from macop_aht.deploy.runtime import bundle_folder, bundle_manifest
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent
@@ -111,11 +110,9 @@ def _stable_baselines(path: Path) -> Any:
 
 
 def _made(module: str, factory: str, world: World) -> object:
-    """What `factory(world)` in that module gives; modules are looked for in the working folder too."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    """What `factory(world)` in that module gives."""
     try:
-        make = getattr(importlib.import_module(module), factory)
+        make = getattr(places.module(module), factory)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"there is no agent {module}:{factory} ({error}); allowed are {ALLOWED}") from error
     return make(world)
