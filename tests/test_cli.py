@@ -31,6 +31,7 @@ def test_demo(capsys, tmp_path):
         assert film.n_frames > 5
 
 
+@pytest.mark.usefixtures("passing")
 def test_scenarios_of_ones_own(tmp_path, monkeypatch, capsys):
     (tmp_path / "lanes.py").write_text(
         "import macop_aht\nfrom macop_aht.scenarios import LevelBasedForaging\n"
