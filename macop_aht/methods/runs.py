@@ -172,7 +172,7 @@ def read_run(folder: Path) -> MethodRun:
     values = read_toml(stored)
     if "method" not in values:
         raise ValueError(f"{stored} describes no run of macop train; is it one of macop selfplay?")
-    return from_mapping(MethodRun, values, kinds={"config": find(values.get("method", "macop")).config})
+    return from_mapping(MethodRun, values, kinds={"config": find(values["method"]).config})
 
 
 def setup_of(run: MethodRun, device: str = "auto") -> Setup[Any]:
