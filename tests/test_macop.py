@@ -131,7 +131,8 @@ def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
     world = build("LBF4", limit=6)
     replay, ego = filled_replay(world, population=2), Ego(Shape.of(world), 2, generator())
     backbones = [Ego(ego.shape, 0, generator(seed)).backbone for seed in (0, 7)]  # the first: the ego's as it is
-    then = macop.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones])
+    lessons = {"head": np.array([0, 1]), "snapshot": np.array([0, 1])}
+    then = macop.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones], lessons)
     learner = Learner(Stack.of(ego.shape, ego.backbone, Heads(ego.shape, 1, generator(1))), Vdn(), UpdateConfig())
     off = terms.steadiness(then, replay, 5, [3])(learner, None, None)
     batch = replay.sample(5, np.random.default_rng([3]), CPU)
@@ -263,6 +264,41 @@ def test_steadiness_holds_what_an_old_head_says_and_not_the_backbone():
     assert moved[1] > 0.1 * moved[0]
 
 
+def test_a_lesson_without_need_or_gain_leaves_a_steady_ego_as_it_was():
+    """All that stays is what its best head says with the group, by the backbone of now."""
+    world = build("LBF4", limit=8)
+    mates = Stack(Shape.of(world), 2, generator(1))
+    one, other = (Stack.gather([(mates, k)]) for k in range(2))
+    steady = replace(CONFIG, alpha_reg=0.0, alpha_keep=1.0, kept_episodes=30)
+    learned = Learned(Ego(Shape.of(world), 0, generator()))
+    given = Setup(world, steady, 0, CPU)
+    learned = macop.expand(given, "", learned, "one", one, (1,))
+    for change, group in (({"lessons": "needed"}, one), ({"expansion_threshold": 1e9}, other)):
+        after = macop.expand(given._replace(config=replace(steady, **change)), "", learned, "it", group, (2,))
+        assert ("new_head" in after.decision) == ("expansion_threshold" in change)  # nobody gets anything: no need
+        assert (after.decision["kept"], after.decision["heads"]) == (False, 1)
+        assert weights(after.ego).keys() == weights(learned.ego).keys()
+        assert all((weights(after.ego)[name] == part).all() for name, part in weights(learned.ego).items())
+        assert after.memory["snapshots"].keys() == learned.memory["snapshots"].keys()
+        assert {name: part.tolist() for name, part in after.memory["taught"].items()} == {
+            "head": [0, 0],
+            "snapshot": [0, 0],
+        }
+        assert (after.memory["kept"]["length"] > 0).sum(axis=1).tolist() == [15, 15]
+        assert learned.memory["kept"]["length"].shape == (1, 30)  # what was before is not touched
+
+
+def test_episodes_that_are_played_for_keeping_are_of_that_head_with_that_group():
+    world = build("LBF4", limit=8)
+    ego, mates = Ego(Shape.of(world), 2, generator()), Stack(Shape.of(world), 1, generator(1))
+    still = replace(CONFIG, kept_episodes=7, ego=replace(CONFIG.ego, epsilon_end=0.0))
+    replay = macop.played(Setup(world, still, 0, CPU), ego, 1, mates, seed=3)
+    assert len(replay) >= 7
+    batch = replay.pack(np.flatnonzero(replay.length[0])[None], CPU)
+    best = q_values(Stack.gather([(ego.apart(), 1)]), batch).masked_fill(~batch.mask, -torch.inf).argmax(dim=-1)
+    assert (best == batch.action)[batch.real > 0].all()
+
+
 def test_the_ego_draws_its_heads_for_every_episode():
     world = build("LBF4", limit=3)
     ego, mates = Ego(Shape.of(world), 4, generator()), Stack(Shape.of(world), 2, generator(1))
@@ -361,7 +397,7 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
     arrays, note = checkpoints.read(files(tmp_path / "run")["population-02.npz"])
     assert arrays["mixer"]["weight1.weight"].shape[0] == len(note["names"]) == 2
     begun = Population.load(result.setup, *checkpoints.read(files(tmp_path / "run")["population-00.npz"])).teams
-    still = result.setup._replace(config=replace(steps, teammate_steps=1))  # no time to learn anything
+    still = result.setup._replace(config=replace(steps, teammate_steps=1, anew=0.0))  # no time to learn anything
     offspring = macop.mutate(still, 2, result.outcome.ego, begun)
     for name, value in weights(begun.mixer).items():
         np.testing.assert_array_equal(weights(offspring.mixer)[name], value)
@@ -379,6 +415,8 @@ def test_a_method_is_what_it_is():
         MethodRun("LBF4", "macop", config=replace(CONFIG, incompatibility="novelty"))
     plus = configure("macop+", CONFIG)
     assert (plus.demonstrations, plus.alpha_reg, plus.alpha_keep) == (0.2, 0.0, 10.0)
+    assert (plus.anew, plus.lessons) == (1.0, "needed")
+    assert plus.mutation.ratio == min(2 * CONFIG.mutation.ratio, CONFIG.teammates.ratio)
     for change, message in (
         ({"demonstrations": 1.0}, r"demonstrations is 1\.0; it must be in 0\.\.0\.9"),
         ({"max_iterations": 0}, "max_iterations is 0; it must be at least 1"),

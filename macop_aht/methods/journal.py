@@ -120,11 +120,11 @@ def sentence(decision: dict[str, Any]) -> str:
         return " ".join(f"{value:.2f}" for value in values)
 
     phase = decision["phase"]
-    if "new_head" in decision:
-        fate = "kept" if decision["kept"] else "dropped"
-        old = f"old heads {numbers(decision['old_heads'])}, " if decision["old_heads"] else ""
-        new = f"new head {decision['new_head']:.2f}: {fate}, {decision['heads']} heads"
-        return f"{phase}: with group {decision['group']} {old}{new}"
+    if "old_heads" in decision:
+        told = [f"old heads {numbers(decision['old_heads'])}"] if decision["old_heads"] else []
+        told += [f"new head {decision['new_head']:.2f}"] if "new_head" in decision else []
+        fate = "kept" if decision["kept"] else "dropped" if "new_head" in decision else "no need to learn"
+        return f"{phase}: with group {decision['group']} {', '.join(told)}: {fate}, {decision['heads']} heads"
     if "compatibility" in decision:
         return (
             f"{phase}: self-play {numbers(decision['self_play'])}, with the ego {numbers(decision['cross_play'])}; "

@@ -19,7 +19,7 @@ from torch import Tensor
 from macop_aht.config import at_least, setting, within
 from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Seating, greedy_returns
+from macop_aht.learner.rollout import Collector, Exploration, Seating, greedy_returns
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term
@@ -53,7 +53,10 @@ class MacopConfig:
     alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss (cross-play only)")
     alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
     alpha_keep: float = setting(0.0, "weight of what holds old heads to their values, in the ego's loss (Macop+)")
-    kept_episodes: int = setting(1_000, "episodes kept for that, of all heads' groups together")
+    kept_episodes: int = setting(1_000, "episodes kept for that, of all lessons together")
+    lessons: Literal["all", "needed"] = setting(
+        "all", "learn with every group, or only where the best head does worse than the group among itself (Macop+)"
+    )
     test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
     max_iterations: int = setting(10, "iterations after which it stops, N_max")
@@ -185,9 +188,12 @@ def learn_to_join(
         near = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
         losses["regulariser"] = (config.alpha_reg, terms.regulariser(near, config.regulariser_norm))
     if config.alpha_keep and snapshots:
-        replay = replay_of(setup.world, memory["kept"], config.ego.mixer)
-        each = min(ceil(config.ego.batch / ego.n_heads), len(replay))
-        losses["steadiness"] = (config.alpha_keep, terms.steadiness(taught(ego, snapshots), replay, each, [seed, 3]))
+        replay, then = (
+            replay_of(setup.world, memory["kept"], config.ego.mixer),
+            taught(ego, snapshots, memory["taught"]),
+        )
+        each = min(ceil(config.ego.batch / then.population), len(replay))
+        losses["steadiness"] = (config.alpha_keep, terms.steadiness(then, replay, each, [seed, 3]))
     training = join(
         setup,
         phase,
@@ -203,12 +209,43 @@ def learn_to_join(
     return head, training.replay
 
 
-def taught(ego: Ego, snapshots: Sequence[Sequence[Tensor]]) -> Stack:
-    """The heads, each with the backbone of its time: what the ego was when it had learnt that head."""
-    heads = ego.apart().requires_grad_(False)
-    for parameter, then in zip(heads.backbone.parameters(), zip(*snapshots, strict=True), strict=True):
-        parameter.copy_(torch.cat(then))
-    return heads
+def taught(ego: Ego, snapshots: Sequence[Sequence[Tensor]], lessons: Mapping[str, np.ndarray]) -> Stack:
+    """For each lesson, the head that served the group at its end, with the backbone of that time."""
+    heads, networks = ego.apart(), []
+    for head, snapshot in zip(lessons["head"], lessons["snapshot"], strict=True):
+        networks.append(Stack.gather([(heads, head)]).requires_grad_(False))
+        for parameter, then in zip(networks[-1].backbone.parameters(), snapshots[snapshot], strict=True):
+            parameter.copy_(then)
+    return Stack.gather([(network, 0) for network in networks]).requires_grad_(False)
+
+
+def remember(
+    setup: Setup[MacopConfig], memory: dict[str, Any], head: int, episodes: Replay, seed: int
+) -> dict[str, Any]:
+    """The memory, and in it that this head is what the ego plays with the group of these episodes."""
+    rng, before = np.random.default_rng([seed, 4]), memory.get("taught", {})
+    lesson = {"head": head, "snapshot": len(memory["snapshots"]) - 1}
+    taught = {name: np.append(before.get(name, np.zeros(0, np.int64)), new) for name, new in lesson.items()}
+    kept = share_out(setup.config.kept_episodes, memory.get("kept", {}), episodes, rng)
+    return {**memory, "taught": taught, "kept": kept}
+
+
+def played(setup: Setup[MacopConfig], ego: Ego, head: int, group: Stack, seed: int) -> Replay:
+    """Episodes of a head with a group, as many as are kept at most, with what is left of exploration at a training's end."""
+    world, training, wanted = setup.world, setup.config.ego, setup.config.kept_episodes
+    own, envs = range(world.controllable), min(training.envs, wanted)
+    replay = Replay(world, 1, wanted + envs, training.mixer == "qmix", own)
+    seating = Seating.cross_play(ego, group, np.array([[head, 0]]), envs, world.controllable)
+    collector = Collector(world, seating, np.zeros(envs, dtype=np.int64), replay, seed, setup.device)
+    exploring = np.where(np.isin(np.arange(world.n_agents), own), training.epsilon_end, 0.0)
+    while len(replay) < wanted:
+        collector.step(Exploration(exploring, training.persistence, training.together))
+    return replay
+
+
+def head_returns(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int) -> list[float]:
+    """The return of each head with a group."""
+    return cross_returns(setup, ego, group, seed)[:, 0].tolist() if ego.n_heads else []
 
 
 def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
@@ -310,22 +347,38 @@ def expand(
     setup: Setup[MacopConfig], phase: str, before: Learned, name: str, group: Stack, path: tuple[int, ...]
 ) -> Learned:
     """A fresh head is trained with a group, and kept if it is better than every old one; `path` is that of the phase's seed."""
-    config, seed = setup.config, setup.phase_seed(*path)
-    ego = copy.deepcopy(before.ego)
-    head, episodes = learn_to_join(setup, phase, ego, before.memory, group, seed)
+    config, seed, test = setup.config, setup.phase_seed(*path), setup.phase_seed(*path, 1)
+    old = head_returns(setup, before.ego, group, test)
+    decision: dict[str, Any] = {"group": name, "old_heads": old, "kept": False, "heads": len(old)}
+    if config.lessons == "needed" and old and max(old) >= self_play_returns(setup, group, test)[0]:
+        return _as_before(setup, before, decision, group, seed)
+    ego, memory = copy.deepcopy(before.ego), before.memory
+    head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)
     ego.add_head(head)
-    *old, new = cross_returns(setup, ego, group, setup.phase_seed(*path, 1))[:, 0].tolist()
+    *moved, new = head_returns(setup, ego, group, test)
+    old = old if config.alpha_keep else moved
     kept = expands(new, old, config.expansion_threshold, config.expansion_rule)
-    memory = before.memory
-    if kept:
-        memory = with_snapshot(memory, ego.backbone)
-        if config.alpha_keep:
-            rng = np.random.default_rng([seed, 4])
-            memory["kept"] = share_out(config.kept_episodes, memory.get("kept", {}), episodes, rng)
-    else:
-        ego.drop_head(ego.n_heads - 1)
-    decision = {"group": name, "old_heads": old, "new_head": new, "kept": kept, "heads": ego.n_heads}
+    decision |= {"old_heads": old, "new_head": new, "kept": kept, "heads": len(old) + kept}
+    if not kept and config.alpha_keep:  # the backbone was free to move, and would have moved for nothing
+        return _as_before(setup, before, decision, group, seed)
+    if not kept:
+        ego.drop_head(len(old))
+        return Learned(ego, decision, memory)
+    memory = with_snapshot(memory, ego.backbone)
+    if config.alpha_keep:
+        memory = remember(setup, memory, len(old), episodes, seed)
     return Learned(ego, decision, memory)
+
+
+def _as_before(
+    setup: Setup[MacopConfig], before: Learned, decision: dict[str, Any], group: Stack, seed: int
+) -> Learned:
+    """The ego without a lesson; its best old head is held, from now on, to what it says in episodes with the group."""
+    memory = before.memory
+    if setup.config.alpha_keep:
+        best = int(np.argmax(decision["old_heads"]))
+        memory = remember(setup, memory, best, played(setup, before.ego, best, group, seed), seed)
+    return Learned(before.ego, decision, memory)
 
 
 # --- Settings
@@ -342,10 +395,12 @@ def plain(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
 
 
 def plus(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
-    """A preset as Macop+ wants it: novelty, demonstrations, and old heads that are held to their values, not the backbone.
+    """A preset as Macop+ wants it.
 
-    All of its mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many updates.
+    Offspring begin anew and are paid for novelty; old heads are held to their values, not the backbone; demonstrations, and no
+    lesson without need. All of the mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many
+    updates. Who begins anew needs no fewer than the first population.
     """
-    mutation = replace(ours.mutation, ratio=2 * ours.mutation.ratio)
-    steady = replace(ours, alpha_reg=0.0, alpha_keep=10.0)
-    return replace(steady, incompatibility="novelty", demonstrations=0.2, mutation=mutation)
+    mutation = replace(ours.mutation, ratio=min(2 * ours.mutation.ratio, ours.teammates.ratio))
+    steady = replace(ours, alpha_reg=0.0, alpha_keep=10.0, demonstrations=0.2, lessons="needed")
+    return replace(steady, incompatibility="novelty", anew=1.0, mutation=mutation)
