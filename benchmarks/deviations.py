@@ -1,22 +1,32 @@
-"""What each deviation does (docs/deviations.md): 3 to 5 in self-play, 5 to 7, 9 and 10 in whole runs of Macop.
+"""What each deviation does (docs/deviations.md): 1 and 3 to 5 in self-play, 5 to 7, 9 and 10 in runs of Macop, 8 in hindsight.
 
-    python benchmarks/deviations.py [--scenarios LBF4 PP1 PP2] [--seeds 1] [--whole LBF4] [--finished] [--parallel 2] [--out FILE]
+    python benchmarks/deviations.py [--scenarios LBF4 PP1 …] [--seeds 1] [--whole LBF4] [--finished] [--parallel 2] [--out FILE]
 
 Every variant gives up one of them; runs are shared with selfplay.py and macop.py and can be resumed. With `--finished`, variants
-that have not been run are left out.
+that have not been run are left out. What becomes of ties (8) is read from the decisions of all runs of macop.py that are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import macop
 import selfplay
+import torch
 
+from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
+from macop_aht.learner.threads import use_threads
+from macop_aht.methods import presets
+from macop_aht.methods.macop import select
+from macop_aht.scenarios import build
+
+PENALTY = 0.5  # SMAC's, where its negative rewards are on
 SELF_PLAY = {
     "as recommended": [],
     "one-step targets (3)": ["--td-lambda", "0"],
@@ -33,8 +43,10 @@ WHOLE = {
 }
 
 
-def self_play(scenarios: list[str], seeds: int, work: Path, finished: bool, pool: ThreadPoolExecutor) -> list[str]:
-    """A table of every team's greedy return."""
+def self_play(
+    scenarios: list[str], seeds: int, work: Path, finished: bool, pool: ThreadPoolExecutor
+) -> list[dict[str, Any]]:
+    """Every team's greedy return, for every variant, scenario and seed."""
     jobs = [
         (scenario, name, seed)
         for scenario in scenarios
@@ -42,17 +54,79 @@ def self_play(scenarios: list[str], seeds: int, work: Path, finished: bool, pool
         for seed in range(seeds)
         if not finished or (selfplay.folder_of(scenario, seed, options, work) / "result.json").exists()
     ]
-    results = list(pool.map(lambda job: selfplay.run(job[0], job[2], SELF_PLAY[job[1]], work), jobs))
+    results = pool.map(lambda job: selfplay.run(job[0], job[2], SELF_PLAY[job[1]], work), jobs)
+    return [
+        {"scenario": job[0], "variant": job[1], "returns": result["returns"]}
+        for job, result in zip(jobs, results, strict=True)
+    ]
+
+
+def penalised(scenario: str, seed: int, work: Path) -> dict[str, Any]:
+    """Teams that have learnt with negative rewards, and what they get in the scenario as it is."""
+    stored = work / f"{scenario}-{seed}-penalty-{PENALTY}" / "result.json"
+    if not stored.exists():
+        use_threads(1)
+        task, cpu = selfplay.TASKS[scenario], torch.device("cpu")
+        config = SelfPlayConfig(task.teams, task.steps, presets.training(scenario))
+        training = self_play_training(build(scenario, penalty=PENALTY), config, seed, cpu)
+        while not training.done:
+            training.step()
+        training.learner.settle()
+        returns = self_play_returns(build(scenario), training.learner.net, 100, seed + 10_000, cpu)
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps({"returns": returns.tolist()}) + "\n")
+    returns = json.loads(stored.read_text())["returns"]
+    return {"scenario": scenario, "variant": "negative rewards (1)", "returns": returns}
+
+
+def with_penalties(scenarios: list[str], seeds: int, work: Path, finished: bool, parallel: int) -> list[dict[str, Any]]:
+    """Where there is fighting."""
+    jobs = [(scenario, seed) for scenario in scenarios if scenario.startswith("SMAC") for seed in range(seeds)]
+    if finished:
+        jobs = [job for job in jobs if (work / f"{job[0]}-{job[1]}-penalty-{PENALTY}" / "result.json").exists()]
+    with ProcessPoolExecutor(parallel) as pool:
+        return list(pool.map(penalised, *zip(*jobs, strict=True), [work] * len(jobs))) if jobs else []
+
+
+def team_table(rows: list[dict[str, Any]]) -> list[str]:
+    """One line for every scenario and variant, all of its seeds' teams in it."""
     lines = ["| scenario | variant | mean | every team |", "|---|---|---|---|"]
-    for scenario in scenarios:
-        for name in SELF_PLAY:
-            own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, name)]
-            if not own:
-                continue
-            returns = [value for result in own for value in result["returns"]]
-            each = ", ".join(f"{value:.2f}" for value in returns)
-            lines.append(f"| {scenario} | {name} | {statistics.mean(returns):.2f} | {each} |")
+    for scenario, variant in sorted({(row["scenario"], row["variant"]) for row in rows}):
+        own = [
+            value
+            for row in rows
+            if (row["scenario"], row["variant"]) == (scenario, variant)
+            for value in row["returns"]
+        ]
+        each = ", ".join(f"{value:.2f}" for value in own)
+        lines.append(f"| {scenario} | {variant} | {statistics.mean(own):.2f} | {each} |")
     return lines
+
+
+def ties(work: Path) -> list[str]:
+    """How often selection lost the one group that the ego gets least with, and would have, with lots among equals."""
+    counts: dict[tuple[str, str], list[float]] = {}
+    for path in sorted(work.glob("*-paper/decisions.jsonl")):
+        scenario, method = path.parent.name.split("-")[:2]
+        for line in path.read_text().splitlines():
+            decision = json.loads(line)
+            cross_play = decision.get("cross_play", [])
+            if cross_play and cross_play.count(min(cross_play)) == 1:
+                lost = loses_the_least_compatible(decision["self_play"], cross_play)
+                count = counts.setdefault((scenario, method), [0, 0, 0])
+                counts[scenario, method] = [sum(both) for both in zip(count, (1, *lost), strict=True)]
+    lines = ["| scenario | method | selections | ours loses it | lots would, on average |", "|---|---|---|---|---|"]
+    return lines + [
+        f"| {' | '.join(key)} | {many} | {ours} | {lots:.1f} |" for key, (many, ours, lots) in sorted(counts.items())
+    ]
+
+
+def loses_the_least_compatible(self_play: list[float], cross_play: list[float]) -> tuple[bool, float]:
+    """Whether our selection does, and the chance that the paper's would, with lots among groups of equal self-play."""
+    least, dropped = cross_play.index(min(cross_play)), len(self_play) // 4
+    worse = sum(other < self_play[least] for other in self_play)
+    chance = (dropped - worse) / self_play.count(self_play[least])
+    return least not in select(self_play, cross_play), min(max(chance, 0.0), 1.0)
 
 
 def whole_runs(scenario: str, seeds: int, finished: bool, pool: ThreadPoolExecutor) -> list[str]:
@@ -83,25 +157,31 @@ def whole_runs(scenario: str, seeds: int, finished: bool, pool: ThreadPoolExecut
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    selfplay.add_options(parser, ["LBF4", "PP1", "PP2"], seeds=1)
+    selfplay.add_options(parser, ["LBF4", "PP1", "SMAC1", "SMAC2"], seeds=1)
     parser.add_argument("--whole", choices=list(macop.DEEDS), default="LBF4", help="scenario of the whole runs")
     parser.add_argument("--finished", action="store_true", help="only the runs that are there already")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
     arguments = parser.parse_args()
+    given = (arguments.scenarios, arguments.seeds, arguments.work, arguments.finished)
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        learnt = self_play(arguments.scenarios, arguments.seeds, arguments.work, arguments.finished, pool)
+        learnt = [*self_play(*given, pool), *with_penalties(*given, arguments.parallel)]
         grown = whole_runs(arguments.whole, arguments.seeds, arguments.finished, pool)
     command = f"python benchmarks/deviations.py --scenarios {' '.join(arguments.scenarios)} --seeds {arguments.seeds}"
     lines = [
         "# What the deviations do",
         "",
-        f"`{command} --whole {arguments.whole}`. Greedy self-play return of every team, after the paper's number of steps:",
+        f"`{command} --whole {arguments.whole}`. Greedy self-play return of every team, after the paper's number of steps; of",
+        f"teams that learnt with negative rewards ({PENALTY} of what the same pays when dealt), in the scenario without them:",
         "",
-        *learnt,
+        *team_table(learnt),
         "",
         f"Macop on {arguments.whole}; deeds: how many different ones after each iteration; groups: all that were made.",
         "",
         *grown,
+        "",
+        "Ties in selection (8): of finished runs' selections with one group that the ego gets least with, how many lose it.",
+        "",
+        *ties(macop.WORK),
     ]
     text = "\n".join(lines) + "\n"
     arguments.out.write_text(text)

@@ -38,6 +38,7 @@ MIXED = Combat(  # every figure differs from the defaults, so that none can stan
     kill_reward=5.0,
     win_reward=50.0,
     full_reward=3.0,
+    penalty=0.25,
 )
 RULES = {"SMAC1": SMAC1, "SMAC2": SMAC2, "mixed": MIXED}
 HEROES = replace(SMAC2, allies=(replace(MARINE, health=900),) * 2)  # they live long enough to kill zealots
@@ -424,6 +425,14 @@ def test_simultaneous_deaths() -> None:
     assert batch.reward[0] == pytest.approx(16 * 20 / 420, abs=1e-12)
 
 
+def test_penalty() -> None:
+    # As above; 6 damage taken and an ally lost cost half of what the same pays when dealt.
+    batch = scene(replace(SMAC1, penalty=0.5), {ALLY: (10, 16), ENEMY: (14, 16)})
+    batch.state.health[:, [ALLY, ENEMY]] = 6
+    step(batch, ATTACK)
+    assert batch.reward[0] == pytest.approx((16 - 8) * 20 / 420, abs=1e-12)
+
+
 def test_win_bonus() -> None:
     batch = scene(SMAC1, {ALLY: (10, 16), ENEMY: (14, 16)})
     batch.state.health[:, ENEMY] = 5  # the shot is of 6: only 5 are dealt
@@ -466,7 +475,7 @@ def first_enemy(batch: Batch, i: int, n: int) -> int:
 
 @pytest.mark.parametrize("name", RULES)
 def test_win_adds_up_to_the_full_reward(name: str) -> None:
-    rules = RULES[name]
+    rules = replace(RULES[name], penalty=0.0)
     batch = Batch(build(rules), 1)
     batch.reset()
     assert win(rules, batch) == pytest.approx({"SMAC1": 20, "SMAC2": 20, "mixed": 3}[name], abs=1e-9)

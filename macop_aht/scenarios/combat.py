@@ -97,7 +97,9 @@ class Combat:
     All distances are from centre to centre, but for a weapon's range, which is from edge to edge.
 
     Reward and end: (damage dealt to health and shield + 10 per kill + 200 for the win) * 20 / (10 per enemy + 200 + the
-    enemies' full health and shields). All enemies dead, with an ally left, is the win; one side dead terminates.
+    enemies' full health and shields). All enemies dead, with an ally left, is the win; one side dead terminates. With a
+    `penalty`, damage taken and allies lost cost that share of what the same pays when dealt, as in SMAC where its negative
+    rewards are on (0.5 there).
 
     Global state, in SMAC's order: allies (health, cooldown/15 loops, x, y from the centre over the field's size), enemies
     (health, x, y, and shield where it has one), the agents' last actions, as carried out, one-hot. The dead are zeros.
@@ -119,7 +121,8 @@ class Combat:
     alarm: float = 3.0
     kill_reward: float = 10.0
     win_reward: float = 200.0
-    full_reward: float = 20.0  # what a win without regenerated shields adds up to
+    full_reward: float = 20.0  # what a win without regenerated shields adds up to, where there is no penalty
+    penalty: float = 0.0
     limit: int = 60  # steps
 
     def __post_init__(self) -> None:
@@ -131,7 +134,7 @@ class Combat:
         object.__setattr__(self, "groups", tuple(whole(f"groups[{k}]", group, 0) for k, group in enumerate(groups)))
         make_whole(self, controllable=1, limit=1)
         require_positive(self, "sight", "shoot", "acquire", "leash", "full_reward")
-        require_not_negative(self, "jitter", "alarm", "kill_reward", "win_reward")
+        require_not_negative(self, "jitter", "alarm", "kill_reward", "win_reward", "penalty")
         for units, places, names in (
             (self.allies, self.spawn, ("allies", "spawn")),
             (self.enemies, self.posts, ("enemies", "posts")),
@@ -228,6 +231,7 @@ class Combat:
             alarm=float(self.alarm),
             kill_reward=float(self.kill_reward),
             win_reward=float(self.win_reward),
+            penalty=float(self.penalty),
             scale=self.full_reward / (self.kill_reward * len(self.enemies) + self.win_reward + toughness),
         )
 

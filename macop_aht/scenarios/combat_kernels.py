@@ -51,6 +51,7 @@ class Params(NamedTuple):
     alarm: float
     kill_reward: float
     win_reward: float
+    penalty: float  # for what the allies suffer, against what the same pays when dealt
     scale: float  # of the reward
 
 
@@ -291,8 +292,9 @@ def _hit(block, params, state, over, target, fires, earned):
             if health[b, v] > 0:
                 state.calm[b, v] = -1.0  # becomes 0 at the end of this loop
                 dealt = _strike(health, shield, b, v, params.damage[u], params.strikes[u], params.armour[v])
+                worth = dealt + (params.kill_reward if health[b, v] <= 0 else 0.0)
+                earned[b] += worth if v >= n_allies else -params.penalty * worth
                 if v >= n_allies:
-                    earned[b] += dealt + (params.kill_reward if health[b, v] <= 0 else 0.0)
                     _alarm(pos, health, state.awake, params.group, b, v, params.alarm)
 
 

@@ -336,6 +336,7 @@ def hits(rules: Combat, battle: Battle, fighting: list[Fighter], intents: list[I
         else:
             battle.log["hits on allies"] += 1
             battle.log["allies killed"] += not target.alive
+            points -= rules.penalty * (damage + (0.0 if target.alive else rules.kill_reward))
     return points
 
 
