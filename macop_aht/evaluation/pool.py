@@ -36,7 +36,7 @@ class Entrant:
     run: MethodRun
     name: str  # of its method, or of a variation of that
     origin: tuple[str, int]  # name and seed of the run whose groups it has learnt with
-    met: frozenset[str]  # those of these groups that it has learnt with
+    met: frozenset[str]  # those of these groups that it has met in training
     ego: Ego
     groups: dict[str, Stack]  # that it has generated
 

@@ -77,14 +77,14 @@ def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, c
         f"{outcome.head.capitalize()}-head return {returns.mean():.2f} on average over all groups. "
         f"Different deeds: {len(deeds)} ({', '.join(deeds) or 'none'}).",
         "",
-        f"| group | learnt with | self-play | {outcome.head} head | its return | deed |",
+        f"| group | met | self-play | {outcome.head} head | its return | deed |",
         "|---|---|---|---|---|---|",
     ]
     for k, (name, behaviour) in enumerate(zip(outcome.names, behaviours, strict=True)):
         head = chosen[k] if outcome.head == "best" else "any"
-        learnt = "yes" if name in outcome.joined else "no"
+        met = "yes" if name in outcome.joined else "no"
         figures = f"{np.mean(behaviour.returns):.2f} | {head} | {returns[k]:.2f}"
-        lines.append(f"| {name} | {learnt} | {figures} | {behaviour.habit or '-'} |")
+        lines.append(f"| {name} | {met} | {figures} | {behaviour.habit or '-'} |")
     return "\n".join(lines) + "\n"
 
 

@@ -273,7 +273,7 @@ class Outcome:
     ego: Ego
     names: list[str]  # of all groups that were ever in a population
     groups: Stack
-    joined: list[str]  # of those that the ego has learnt with; not the newest, where no more had to be learnt
+    joined: list[str]  # of those that the ego has met in a lesson; not the newest, where no more had to be learnt
     head: Literal["best", "random"] = "best"  # which of its heads the ego plays with a group
 
 
