@@ -25,7 +25,7 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
-from macop_aht.methods import macop, presets, terms
+from macop_aht.methods import macop, presets, steady, terms
 from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
 from macop_aht.methods.phases import Learned, Population, Setup, cross_returns, with_snapshot
 from macop_aht.methods.runs import MethodRun, configure, train
@@ -132,7 +132,7 @@ def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
     replay, ego = filled_replay(world, population=2), Ego(Shape.of(world), 2, generator())
     backbones = [Ego(ego.shape, 0, generator(seed)).backbone for seed in (0, 7)]  # the first: the ego's as it is
     lessons = {"head": np.array([0, 1]), "snapshot": np.array([0, 1])}
-    then = macop.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones], lessons)
+    then = steady.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones], lessons)
     learner = Learner(Stack.of(ego.shape, ego.backbone, Heads(ego.shape, 1, generator(1))), Vdn(), UpdateConfig())
     off = terms.steadiness(then, replay, 5, [3])(learner, None, None)
     batch = replay.sample(5, np.random.default_rng([3]), CPU)
@@ -291,8 +291,8 @@ def test_a_lesson_without_need_or_gain_leaves_a_steady_ego_as_it_was():
 def test_episodes_that_are_played_for_keeping_are_of_that_head_with_that_group():
     world = build("LBF4", limit=8)
     ego, mates = Ego(Shape.of(world), 2, generator()), Stack(Shape.of(world), 1, generator(1))
-    still = replace(CONFIG, kept_episodes=7, ego=replace(CONFIG.ego, epsilon_end=0.0))
-    replay = macop.played(Setup(world, still, 0, CPU), ego, 1, mates, seed=3)
+    still = replace(CONFIG, ego=replace(CONFIG.ego, epsilon_end=0.0))
+    replay = steady.played(Setup(world, still, 0, CPU), ego, 1, mates, still.ego, 7, seed=3)
     assert len(replay) >= 7
     batch = replay.pack(np.flatnonzero(replay.length[0])[None], CPU)
     best = q_values(Stack.gather([(ego.apart(), 1)]), batch).masked_fill(~batch.mask, -torch.inf).argmax(dim=-1)

@@ -9,21 +9,19 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from math import ceil
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Exploration, Seating, greedy_returns
+from macop_aht.learner.rollout import Collector, Seating, greedy_returns
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term
-from macop_aht.methods import terms
+from macop_aht.methods import steady, terms
 from macop_aht.methods.journal import Journal
 from macop_aht.methods.phases import (
     Learned,
@@ -39,7 +37,6 @@ from macop_aht.methods.phases import (
     train_teams,
     with_snapshot,
 )
-from macop_aht.methods.rehearsal import replay_of, share_out
 
 TRIALS = 4  # episodes per head in the testing phase
 
@@ -55,7 +52,8 @@ class MacopConfig:
     alpha_keep: float = setting(0.0, "weight of what holds old heads to their values, in the ego's loss (Macop+)")
     kept_episodes: int = setting(1_000, "episodes kept for that, of all lessons together")
     lessons: Literal["all", "needed"] = setting(
-        "all", "learn with every group, or only where the best head does worse than the group among itself (Macop+)"
+        "all",
+        "learn with every group, or only where a head would be kept that gets what the group among itself does (Macop+)",
     )
     test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
@@ -188,12 +186,7 @@ def learn_to_join(
         near = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
         losses["regulariser"] = (config.alpha_reg, terms.regulariser(near, config.regulariser_norm))
     if config.alpha_keep and snapshots:
-        replay, then = (
-            replay_of(setup.world, memory["kept"], config.ego.mixer),
-            taught(ego, snapshots, memory["taught"]),
-        )
-        each = min(ceil(config.ego.batch / then.population), len(replay))
-        losses["steadiness"] = (config.alpha_keep, terms.steadiness(then, replay, each, [seed, 3]))
+        losses["steadiness"] = (config.alpha_keep, steady.steadiness(setup, ego, memory, config.ego, seed))
     training = join(
         setup,
         phase,
@@ -207,40 +200,6 @@ def learn_to_join(
         config.demonstrations,
     )
     return head, training.replay
-
-
-def taught(ego: Ego, snapshots: Sequence[Sequence[Tensor]], lessons: Mapping[str, np.ndarray]) -> Stack:
-    """For each lesson, the head that served the group at its end, with the backbone of that time."""
-    heads, networks = ego.apart(), []
-    for head, snapshot in zip(lessons["head"], lessons["snapshot"], strict=True):
-        networks.append(Stack.gather([(heads, head)]).requires_grad_(False))
-        for parameter, then in zip(networks[-1].backbone.parameters(), snapshots[snapshot], strict=True):
-            parameter.copy_(then)
-    return Stack.gather([(network, 0) for network in networks]).requires_grad_(False)
-
-
-def remember(
-    setup: Setup[MacopConfig], memory: dict[str, Any], head: int, episodes: Replay, seed: int
-) -> dict[str, Any]:
-    """The memory, and in it that this head is what the ego plays with the group of these episodes."""
-    rng, before = np.random.default_rng([seed, 4]), memory.get("taught", {})
-    lesson = {"head": head, "snapshot": len(memory["snapshots"]) - 1}
-    taught = {name: np.append(before.get(name, np.zeros(0, np.int64)), new) for name, new in lesson.items()}
-    kept = share_out(setup.config.kept_episodes, memory.get("kept", {}), episodes, rng)
-    return {**memory, "taught": taught, "kept": kept}
-
-
-def played(setup: Setup[MacopConfig], ego: Ego, head: int, group: Stack, seed: int) -> Replay:
-    """Episodes of a head with a group, as many as are kept at most, with what is left of exploration at a training's end."""
-    world, training, wanted = setup.world, setup.config.ego, setup.config.kept_episodes
-    own, envs = range(world.controllable), min(training.envs, wanted)
-    replay = Replay(world, 1, wanted + envs, training.mixer == "qmix", own)
-    seating = Seating.cross_play(ego, group, np.array([[head, 0]]), envs, world.controllable)
-    collector = Collector(world, seating, np.zeros(envs, dtype=np.int64), replay, seed, setup.device)
-    exploring = np.where(np.isin(np.arange(world.n_agents), own), training.epsilon_end, 0.0)
-    while len(replay) < wanted:
-        collector.step(Exploration(exploring, training.persistence, training.together))
-    return replay
 
 
 def head_returns(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int) -> list[float]:
@@ -350,7 +309,8 @@ def expand(
     config, seed, test = setup.config, setup.phase_seed(*path), setup.phase_seed(*path, 1)
     old = head_returns(setup, before.ego, group, test)
     decision: dict[str, Any] = {"group": name, "old_heads": old, "kept": False, "heads": len(old)}
-    if config.lessons == "needed" and old and max(old) >= self_play_returns(setup, group, test)[0]:
+    hoped = self_play_returns(setup, group, test)[0] if config.lessons == "needed" else np.inf
+    if not expands(hoped, old, config.expansion_threshold, config.expansion_rule):
         return _as_before(setup, before, decision, group, seed)
     ego, memory = copy.deepcopy(before.ego), before.memory
     head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)
@@ -366,7 +326,7 @@ def expand(
         return Learned(ego, decision, memory)
     memory = with_snapshot(memory, ego.backbone)
     if config.alpha_keep:
-        memory = remember(setup, memory, len(old), episodes, seed)
+        memory = steady.remember(memory, len(old), episodes, config.kept_episodes, seed)
     return Learned(ego, decision, memory)
 
 
@@ -374,10 +334,11 @@ def _as_before(
     setup: Setup[MacopConfig], before: Learned, decision: dict[str, Any], group: Stack, seed: int
 ) -> Learned:
     """The ego without a lesson; its best old head is held, from now on, to what it says in episodes with the group."""
-    memory = before.memory
-    if setup.config.alpha_keep:
+    config, memory = setup.config, before.memory
+    if config.alpha_keep:
         best = int(np.argmax(decision["old_heads"]))
-        memory = remember(setup, memory, best, played(setup, before.ego, best, group, seed), seed)
+        episodes = steady.played(setup, before.ego, best, group, config.ego, config.kept_episodes, seed)
+        memory = steady.remember(memory, best, episodes, config.kept_episodes, seed)
     return Learned(before.ego, decision, memory)
 
 
@@ -402,5 +363,5 @@ def plus(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
     updates. Who begins anew needs no fewer than the first population.
     """
     mutation = replace(ours.mutation, ratio=min(2 * ours.mutation.ratio, ours.teammates.ratio))
-    steady = replace(ours, alpha_reg=0.0, alpha_keep=10.0, demonstrations=0.2, lessons="needed")
-    return replace(steady, incompatibility="novelty", anew=1.0, mutation=mutation)
+    learner = replace(ours, alpha_reg=0.0, alpha_keep=10.0, demonstrations=0.2, lessons="needed")
+    return replace(learner, incompatibility="novelty", anew=1.0, mutation=mutation)
