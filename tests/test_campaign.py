@@ -20,7 +20,7 @@ from rich.console import Console
 
 from macop_aht.campaign import conduct as conducting
 from macop_aht.campaign.board import table
-from macop_aht.campaign.plan import GROUPS_OF, Campaign, read, tasks
+from macop_aht.campaign.plan import GROUPS_OF, Campaign, part, read, tasks
 from macop_aht.campaign.processes import Processes, going_on, lock
 from macop_aht.campaign.runner import Ledger, run
 from macop_aht.cli import main
@@ -98,6 +98,27 @@ def test_variations_are_runs_of_their_own():
     assert found["PP2/evaluation"].gathers == ("PP2/macop/0", "PP2/no-reg/0", "PP2/few/0")
     assert "--by-folder" in found["PP2/evaluation"].words
     assert from_toml(Campaign, to_toml(campaign)) == campaign
+
+
+def test_a_part_of_a_campaign_is_its_own_tasks_alone():
+    campaign = Campaign(
+        ["LBF4", "PP2"], ["macop"], [0, 1, 2],
+        variations={"no-reg": {"settings": {"alpha_reg": 0.0}}, "few": {"scenarios": ["PP2"], "settings": {"population": 2}}},
+    )  # fmt: skip
+    every = {task.name: task for task in tasks(campaign)}
+    for scenarios, seeds in ((["LBF4"], None), (None, [2]), (["PP2"], [0, 2])):
+        found = tasks(part(campaign, scenarios, seeds))
+        runs = [task for task in found if task.trains]
+        assert runs == [
+            task for task in every.values() if task.trains
+            and task.name.split("/")[0] in (scenarios or campaign.scenarios)
+            and int(task.name.split("/")[2]) in (seeds or campaign.seeds)
+        ]  # fmt: skip
+        assert {name for task in found for name in task.gathers} == {task.name for task in runs}
+    with pytest.raises(ValueError, match="scenarios has 'CN2'; the campaign's are LBF4, PP2"):
+        part(campaign, ["CN2"])
+    with pytest.raises(ValueError, match="seeds has 5; the campaign's are 0, 1, 2"):
+        part(campaign, seeds=[5])
 
 
 def test_every_method_that_borrows_groups_has_a_lender():

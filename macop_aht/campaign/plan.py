@@ -10,7 +10,7 @@ evaluated with the others, and come after all else. Their folders are SCENARIO/M
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,21 @@ def _check_variations(campaign: Campaign) -> None:
 def read(path: Path) -> Campaign:
     """The campaign that a file describes."""
     return from_mapping(Campaign, parse(path.read_text(encoding="utf-8")))
+
+
+def part(campaign: Campaign, scenarios: Sequence[str] | None = None, seeds: Sequence[int] | None = None) -> Campaign:
+    """Some of a campaign's scenarios and seeds, with their variations. In the same folder, the rest can follow."""
+    for name, wanted, known in (("scenarios", scenarios, campaign.scenarios), ("seeds", seeds, campaign.seeds)):
+        strangers = [value for value in wanted or () if value not in known]
+        if strangers:
+            raise ValueError(f"{name} has {strangers[0]!r}; the campaign's are {', '.join(map(str, known))}")
+    left = [*(scenarios or campaign.scenarios)]
+    variations = {}
+    for name, variation in campaign.varied().items():
+        own = [scenario for scenario in variation.scenarios if scenario in left]
+        if own or not variation.scenarios:
+            variations[name] = {**campaign.variations[name], "scenarios": own}
+    return replace(campaign, scenarios=left, seeds=[*(seeds or campaign.seeds)], variations=variations)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ def _campaign(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from macop_aht.campaign.conduct import conduct
-    from macop_aht.campaign.plan import read
+    from macop_aht.campaign.plan import part, read
 
     given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
-    campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
+    chosen = part(read(Path(arguments.file)), arguments.scenarios, arguments.seeds)
+    campaign = replace(chosen, **{name: value for name, value in given.items() if value})
     address = arguments.address if arguments.executor == "ray" else None
     return 0 if conduct(campaign, Path(arguments.out), ray_address=address) else 1
 
@@ -42,6 +43,10 @@ def add_campaign(commands: Commands, words: Sequence[str]) -> None:
         help="processes of this machine, or a Ray cluster whose nodes share the campaign's folder (default: %(default)s)",
     )
     parser.add_argument("--address", default="auto", help="of the Ray cluster (default: %(default)s)")
+    parser.add_argument(
+        "--scenarios", nargs="+", help="only these of the file's; the rest can follow in the same folder"
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, help="only these of the file's")
     parser.add_argument("--processes", type=positive, help="at a time (default: what the file says, or 2)")
     parser.add_argument("--threads", type=positive, help="of each process (default: what the file says, or 1)")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:NUMBER (default: what the file says, or auto)")
