@@ -6,9 +6,11 @@ Without bundles, all under agents/ that have several heads. Teammates are those 
 of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
 (unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean
 return of those that follow counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best
-with a teammate in hindsight gets more. In the last table the teammate becomes another one in mid-episode, one with which another
-head does best; the oracle plays each one's best head from the step on at which it is there. Writes Markdown, in which other
-bundles under agents/ keep what was measured of them, and a CSV with a line per teammate and seed.
+with a teammate in hindsight gets more. What can be hoped for in a first episode is told by an oracle to which that head is named
+after a few steps; until then it plays the one that does best with seen teammates on average. In the last table the teammate
+becomes another one in mid-episode, one with which another head does best; the oracle plays each one's best head from the step on
+at which it is there. Writes Markdown, in which other bundles under agents/ keep what was measured of them, and a CSV with a line
+per teammate and seed.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from macop_aht.teammates.protocol import Policy
 TIERS = ("seen", "unseen", "scripted")
 EPISODEWISE = ("meta-test", "halving", "thompson")
 BUDGETS = (1, 2, 4)  # episodes of choosing, times the heads
+NAMED = (3, 6)  # steps after which an oracle is named the best head
 SWITCH = 5  # the teammate changes after this part of the longest episode
 PAIRS = 24  # of teammates, at most
 
@@ -109,6 +112,14 @@ def results(bench: Bench, heads: np.ndarray) -> dict[tuple[str, int], np.ndarray
         ("best head in hindsight", 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
         ("a random head", 0): heads.mean(axis=2),
     }
+    each, seen = bench.seeds * bench.sessions, np.array(bench.tiers) == "seen"
+    usual = np.full(len(best), heads[seen].mean(axis=(0, 1)).argmax())
+    for step in NAMED:
+        agent = EgoAgent.load(bench.folder, None, len(best) * each)
+        oracle = Oracle(agent, np.repeat(usual, each), np.repeat(best, each), step)
+        found[f"that head, named after {step} steps", 0] = bench.returns(oracle, bench.mates, bench.test).mean(
+            axis=(2, 3)
+        )
     told = bench.play(bench.mates, "zero-shot", bench.test)
     found["zero-shot, first episode", 0] = told[..., 0].mean(axis=2)
     found["zero-shot", 0] = told.mean(axis=(2, 3))
@@ -143,10 +154,9 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
 
 
 class Oracle:
-    """Plays the best head for the teammate that is there at each step."""
+    """Plays one head, and another from some step on: (S,) each."""
 
     def __init__(self, agent: EgoAgent, first: np.ndarray, then: np.ndarray, after: int) -> None:
-        """Heads (S,), and the step at which the teammate changes."""
         self._agent, self._first, self._then, self._after = agent, first, then, after
         self._clock = np.zeros(len(first), dtype=np.int64)
 
