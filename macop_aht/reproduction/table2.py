@@ -111,9 +111,10 @@ def _cell(own: Mapping[str, Transfer], learner: str, scenario: str, direction: D
     if not values:
         return "missing" + papers
     mean, std = mean_and_std(values)
-    best = max(float(np.mean(other[direction])) for other in own.values() if other[direction])
-    text = f"{mean:.2f}" + ("" if std is None else f" ± {std:.2f}")
-    return (f"**{text}**" if mean == best else text) + papers
+    shown = round(mean, 2) + 0.0  # not -0.00
+    best = max(round(float(np.mean(other[direction])), 2) for other in own.values() if other[direction])
+    text = f"{shown:.2f}" + ("" if std is None else f" ± {std:.2f}")
+    return (f"**{text}**" if shown == best else text) + papers
 
 
 def draw(figures: Mapping[str, Mapping[str, Transfer]], path: Path) -> None:
