@@ -499,6 +499,25 @@ def test_a_damaged_phase_is_done_again(finished, tmp_path):
         np.testing.assert_array_equal(value, original[name])
 
 
+def test_what_a_steady_ego_remembers_survives_an_interruption(tmp_path):
+    """Macop+, whose lessons need what was kept of those before, gone on with after any of its phases."""
+    config = configure("macop+", replace(CONFIG, kept_episodes=20, max_iterations=2))
+    always = replace(config, lessons="all", expansion_rule="reach")
+    run = MethodRun("LBF4", "macop+", seed=1, config=always)
+    whole = train(run, tmp_path / "whole", device="cpu", say=lambda line: None)
+    assert whole.outcome.ego.n_heads > 1
+    names = [f"{decision['phase']}.npz" for decision in whole.decisions]
+    for k in range(1, len(names), 2):
+        folder = tmp_path / str(k)
+        shutil.copytree(tmp_path / "whole", folder)
+        for name in names[k:]:
+            files(folder)[name].unlink()
+        again = train(run, folder, resume=True, device="cpu", say=lambda line: None)
+        assert again.decisions == whole.decisions
+        for name, value in weights(again.outcome.ego).items():
+            np.testing.assert_array_equal(value, weights(whole.outcome.ego)[name])
+
+
 # --- Presets
 
 
