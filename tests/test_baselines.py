@@ -585,7 +585,7 @@ def test_every_method_has_every_preset_in_every_scenario(method):
 def test_steps_are_scaled_as_macops():
     paper, demo = (preset("lipo", name, "LBF4") for name in ("paper", "demo"))
     assert (paper.teammates.population, paper.teammates.steps, paper.ego.steps) == (6, 1_000_000, 1_000_000)
-    assert (demo.teammates.steps, demo.ego.steps) == (320_000, 320_000)  # 160,000 of 500,000, and 40,000 of 125,000
+    assert (demo.teammates.steps, demo.ego.steps) == (320_000, 640_000)  # 160,000 of 500,000, and 80,000 of 125,000
     assert preset("fcp", "paper", "SMAC2").ego.steps == 1_000_000
     assert preset("ewc", "paper", "SMAC2").ego.steps == 500_000  # with each group, as Macop's
     assert (
