@@ -61,9 +61,13 @@ def self_play(
     ]
 
 
+def result_of_penalised(scenario: str, seed: int, work: Path) -> Path:
+    return selfplay.folder_of(scenario, seed, ["--penalty", str(PENALTY)], work) / "result.json"
+
+
 def penalised(scenario: str, seed: int, work: Path) -> dict[str, Any]:
     """Teams that have learnt with negative rewards, and what they get in the scenario as it is."""
-    stored = work / f"{scenario}-{seed}-penalty-{PENALTY}" / "result.json"
+    stored = result_of_penalised(scenario, seed, work)
     if not stored.exists():
         use_threads(1)
         task, cpu = selfplay.TASKS[scenario], torch.device("cpu")
@@ -83,7 +87,7 @@ def with_penalties(scenarios: list[str], seeds: int, work: Path, finished: bool,
     """Where there is fighting."""
     jobs = [(scenario, seed) for scenario in scenarios if scenario.startswith("SMAC") for seed in range(seeds)]
     if finished:
-        jobs = [job for job in jobs if (work / f"{job[0]}-{job[1]}-penalty-{PENALTY}" / "result.json").exists()]
+        jobs = [job for job in jobs if result_of_penalised(*job, work).exists()]
     with ProcessPoolExecutor(parallel) as pool:
         return list(pool.map(penalised, *zip(*jobs, strict=True), [work] * len(jobs))) if jobs else []
 

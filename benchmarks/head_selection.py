@@ -63,7 +63,9 @@ class Bench:
     def name(self) -> str:
         return f"{self.scenario}: {self.method}"
 
-    def play(self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int = 0) -> np.ndarray:
+    def play(
+        self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int | None = None
+    ) -> np.ndarray:
         """Returns of sessions with each of the teammates: (mates,seeds,sessions,episodes)."""
         agent = EgoAgent.load(self.folder, selector, teams=len(mates) * self.seeds * self.sessions, budget=budget)
         return self.returns(agent, mates, episodes)

@@ -511,7 +511,7 @@ def test_mistakes_are_answered(bundle, tmp_path):
             agent.episode_end(returns, teams)
     with pytest.raises(ValueError, match="give 1 truth values"):
         agent.episode_begin(np.array([0]))
-    for budget in (-3, 1.5):
+    for budget in (0, -3, 1.5):
         with pytest.raises(ValueError, match="give a whole number of episodes"):
             EgoAgent.load(bundle, budget=budget)
     with pytest.raises(ValueError, match="this bundle has halving, meta-test, thompson, zero-shot"):

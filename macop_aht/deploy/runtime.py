@@ -79,8 +79,8 @@ class EgoAgent:
         """See `load`."""
         if teams < 1:
             raise ValueError(f"teams is {teams}; give at least 1")
-        if budget is not None and (not isinstance(budget, (int, np.integer)) or budget < 0):
-            raise ValueError(f"budget is {budget!r}; give a whole number of episodes, at least 0")
+        if budget is not None and (not isinstance(budget, (int, np.integer)) or budget < 1):
+            raise ValueError(f"budget is {budget!r}; give a whole number of episodes, at least 1")
         self.manifest = manifest
         self._selector: Any = selector
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
