@@ -74,8 +74,8 @@ def add_train(commands: Commands, words: Sequence[str]) -> None:
         "--preset",
         choices=("paper", "fast", "demo"),
         default="fast",
-        help="paper: its numbers of steps; fast: fewer updates where these are measured to do as well; demo: a minute or two "
-        "(default: %(default)s)",
+        help="paper: its numbers of steps; fast: fewer steps and updates where these are measured to do as well; "
+        "demo: a minute or two (default: %(default)s)",
     )
     if words[:1] == ["train"]:
         _add_method(parser, words)

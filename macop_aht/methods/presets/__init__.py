@@ -38,8 +38,8 @@ def training(scenario: str) -> TrainingConfig:
 
 
 def macop(preset: str, scenario: str) -> MacopConfig:
-    """A preset of Macop for a scenario."""
+    """A preset of Macop for a scenario: the paper's numbers, and over them what the preset changes."""
     if preset not in MACOP:
         raise ValueError(f"unknown preset {preset!r}; {hint(preset, MACOP)}")
-    networks = training(scenario)
-    return changed(MacopConfig(teammates=networks, mutation=networks, ego=networks), table(preset, scenario))
+    networks, numbers = training(scenario), merged(table("paper", scenario), table(preset, scenario))
+    return changed(MacopConfig(teammates=networks, mutation=networks, ego=networks), numbers)
