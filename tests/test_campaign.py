@@ -20,7 +20,7 @@ from rich.console import Console
 
 from macop_aht.campaign import conduct as conducting
 from macop_aht.campaign.board import table
-from macop_aht.campaign.plan import GROUPS_OF, Campaign, part, read, tasks
+from macop_aht.campaign.plan import GROUPS_OF, Campaign, outside, read, tasks
 from macop_aht.campaign.processes import Processes, going_on, lock
 from macop_aht.campaign.runner import Ledger, run
 from macop_aht.cli import main
@@ -100,25 +100,20 @@ def test_variations_are_runs_of_their_own():
     assert from_toml(Campaign, to_toml(campaign)) == campaign
 
 
-def test_a_part_of_a_campaign_is_its_own_tasks_alone():
+def test_what_is_outside_a_part_of_a_campaign():
     campaign = Campaign(
-        ["LBF4", "PP2"], ["macop"], [0, 1, 2],
-        variations={"no-reg": {"settings": {"alpha_reg": 0.0}}, "few": {"scenarios": ["PP2"], "settings": {"population": 2}}},
-    )  # fmt: skip
-    every = {task.name: task for task in tasks(campaign)}
-    for scenarios, seeds in ((["LBF4"], None), (None, [2]), (["PP2"], [0, 2])):
-        found = tasks(part(campaign, scenarios, seeds))
-        runs = [task for task in found if task.trains]
-        assert runs == [
-            task for task in every.values() if task.trains
-            and task.name.split("/")[0] in (scenarios or campaign.scenarios)
-            and int(task.name.split("/")[2]) in (seeds or campaign.seeds)
-        ]  # fmt: skip
-        assert {name for task in found for name in task.gathers} == {task.name for task in runs}
+        ["LBF4", "PP2"], ["macop"], [0, 1], learners=["finetune"], variations={"few": {"scenarios": ["PP2"]}}
+    )
+    every = {task.name for task in tasks(campaign)}
+    assert outside(campaign, None, None) == set()
+    assert every - outside(campaign, ["LBF4"], [1]) == {
+        "LBF4/macop/1", "LBF4/evaluation", "LBF4/sequence/1", "LBF4/finetune-on-sequence/1", "LBF4/fresh-on-sequence/1",
+    }  # fmt: skip
+    assert every - outside(campaign, ["PP2"], None) == {name for name in every if name.startswith("PP2/")}
     with pytest.raises(ValueError, match="scenarios has 'CN2'; the campaign's are LBF4, PP2"):
-        part(campaign, ["CN2"])
-    with pytest.raises(ValueError, match="seeds has 5; the campaign's are 0, 1, 2"):
-        part(campaign, seeds=[5])
+        outside(campaign, ["CN2"], None)
+    with pytest.raises(ValueError, match="seeds has 5; the campaign's are 0, 1"):
+        outside(campaign, None, [5])
 
 
 def test_every_method_that_borrows_groups_has_a_lender():
@@ -194,10 +189,11 @@ class Pretence:
         over = [name for name, left in self.running.items() if left < 0]
         for name in over:
             del self.running[name]
-            result = "rows.csv" if name.endswith("evaluation") else f"{name.split('/', 1)[1]}/summary.json"
-            path = self.folder / "LBF4" / result
+            path = self.folder / name / "summary.json"
+            path = path.parent.with_name("rows.csv") if name.endswith("evaluation") else path
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+            if name not in self.failing:
+                path.touch()
         return {name: int(name in self.failing) for name in over}
 
     def close(self):
@@ -212,8 +208,8 @@ def hasty(monkeypatch):
 PLAN = Campaign(["LBF4"], ["macop", "trajedi", "fcp", "finetune", "ewc"], [0, 1])
 
 
-def pretend(folder, campaign=PLAN, **options):
-    ledger, executor = Ledger(folder, tasks(campaign)), Pretence(folder, **options)
+def pretend(folder, campaign=PLAN, left_out=(), **options):
+    ledger, executor = Ledger(folder, tasks(campaign), left_out), Pretence(folder, **options)
     return run(ledger, executor, lambda ledger: None), ledger, executor
 
 
@@ -295,6 +291,34 @@ def test_what_depends_on_something_made_again_is_made_again(tmp_path):
         pretend(tmp_path, places=1, die_after=1)
     assert list(pretend(tmp_path)[2].begun) == ["LBF4/finetune/0", "LBF4/evaluation"]
     assert not (tmp_path / "LBF4/finetune/0/phases").exists()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_table_made_of_something_that_is_made_again_is_gone_at_once(tmp_path):
+    pretend(tmp_path)
+    shutil.rmtree(tmp_path / "LBF4/fcp/0")
+    complete, ledger, _ = pretend(tmp_path, failing=("LBF4/evaluation",))
+    assert not complete
+    assert ledger.named("failed") == ["LBF4/evaluation"]
+    assert not (tmp_path / "LBF4/rows.csv").exists()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_campaign_in_parts_ends_as_a_whole_one(tmp_path):
+    campaign = replace(PLAN, scenarios=["LBF4", "PP1"], methods=["macop", "finetune"])
+    begun = []
+    for scenarios, seeds in ((["LBF4"], [0]), (["PP1"], None), (["LBF4"], [1])):
+        complete, ledger, executor = pretend(tmp_path, campaign, outside(campaign, scenarios, seeds))
+        assert complete
+        begun.append(sorted(executor.begun))
+    own = ["evaluation", "finetune/{0}", "macop/{0}"]
+    assert begun[0] == [f"LBF4/{name.format(0)}" for name in own]
+    assert begun[1] == sorted(task.name for task in tasks(campaign) if task.name.startswith("PP1"))
+    assert begun[2] == [f"LBF4/{name.format(1)}" for name in own]  # the evaluation again, of both seeds
+    runs = [word for word in executor.begun["LBF4/evaluation"] if "/" in word and not word.startswith("--")]
+    assert sorted(runs) == ["LBF4/finetune/0", "LBF4/finetune/1", "LBF4/macop/0", "LBF4/macop/1"]
+    assert pretend(tmp_path, campaign)[2].begun == {}  # nothing is left
+    assert ledger.named("left out") == []
 
 
 def test_the_board_shows_where_all_stand_and_time_left_by_tasks_of_the_same_kind(tmp_path):

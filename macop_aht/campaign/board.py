@@ -8,9 +8,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from macop_aht.campaign.plan import EVALUATION
 from macop_aht.campaign.runner import Ledger, Standing, State
 
-COLOURS: dict[State, str] = {"to come": "dim", "running": "cyan", "done": "green", "failed": "red", "blocked": "yellow"}
+COLOURS: dict[State, str] = {
+    "to come": "dim", "running": "cyan", "done": "green", "failed": "red", "blocked": "yellow", "left out": "dim",
+}  # fmt: skip
 
 
 class Board:
@@ -31,7 +34,7 @@ class Board:
 
     def show(self, ledger: Ledger) -> None:
         for name, own in ledger.standing.items():
-            if own.state != self._told.get(name, "to come"):
+            if own.state not in (self._told.get(name, "to come"), "left out"):
                 took = f" after {own.minutes:.1f} min" if own.minutes is not None else ""
                 self._console.print(f"{name}: {own.state}{took}", style=COLOURS[own.state], highlight=False)
             self._told[name] = own.state
@@ -44,7 +47,7 @@ def table(ledger: Ledger, places: int) -> Group:
     lines: dict[str, list[str]] = {}
     for name, own in ledger.standing.items():
         line, _, last = name.rpartition("/")
-        if last == "evaluation":
+        if last == EVALUATION:
             lines[name] = [_cell("", own)]
         else:
             lines.setdefault(line, []).append(_cell(f"{last}: ", own))
@@ -56,7 +59,7 @@ def table(ledger: Ledger, places: int) -> Group:
 
 def headline(ledger: Ledger, places: int) -> str:
     """How far it is, and how long it still takes."""
-    states: tuple[State, ...] = ("done", "running", "to come", "failed", "blocked")
+    states: tuple[State, ...] = ("done", "running", "to come", "failed", "blocked", "left out")
     counts = ", ".join(f"{len(ledger.named(state))} {state}" for state in states if ledger.named(state))
     left = ledger.minutes_left(places) if ledger.named("running", "to come") else None
     return counts if left is None else f"{counts}; about {left:.0f} min left"

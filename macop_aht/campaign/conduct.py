@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from macop_aht.campaign.board import Board, headline
@@ -13,18 +13,23 @@ from macop_aht.config import to_toml
 
 
 def conduct(
-    campaign: Campaign, folder: Path, say: Callable[[str], None] = print, ray_address: str | None = None
+    campaign: Campaign,
+    folder: Path,
+    say: Callable[[str], None] = print,
+    ray_address: str | None = None,
+    left_out: Collection[str] = (),
 ) -> bool:
-    """Do what is not done yet; gives whether all is. What failed is tried again by the next call.
+    """Do what is not done yet, but for the tasks that are left out; gives whether all else is done.
 
-    With `ray_address`, on the nodes of that cluster; else in processes of this machine.
+    What failed is tried again by the next call. With `ray_address`, on the nodes of that cluster; else in processes of this
+    machine.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "campaign.lock", "ab") as held:
         if not lock(held):
             raise RuntimeError(f"another campaign is at work in {folder}; wait for its end, or choose another folder")
-        ledger = Ledger(folder, tasks(campaign))
+        ledger = Ledger(folder, tasks(campaign), left_out)
         ledger.check_runs()
         (folder / "campaign.toml").write_text(to_toml(campaign), encoding="utf-8")
         executor = _executor(campaign, folder, ray_address)

@@ -10,7 +10,7 @@ evaluated with the others, and come after all else. Their folders are SCENARIO/M
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ GROUPS_OF = {
     "finetune": "macop", "single-head": "macop", "random-head": "macop", "multi-head": "macop", "fresh": "macop",
     "ewc": "trajedi", "clear": "trajedi", "ppo": "fcp",
 }  # fmt: skip
+EVALUATION = "evaluation"  # the last part of its task's name, where others have a seed
 BASE = "fresh"  # the learner that all others are compared with in forward transfer
 
 
@@ -142,7 +143,7 @@ def _check_variations(campaign: Campaign) -> None:
     for name, values in campaign.variations.items():
         if not isinstance(values, Mapping):
             raise ConfigError(f"variations.{name} is {values!r}; it is a table")
-        if name in (*METHODS, "evaluation", "sequence") or "/" in name or name.endswith(on_sequence("")):
+        if name in (*METHODS, EVALUATION, "sequence") or "/" in name or name.endswith(on_sequence("")):
             raise ConfigError(f"a variation is called {name!r}, which is taken or no name for a folder; choose another")
     for name, variation in campaign.varied().items():
         find(variation.method)
@@ -161,21 +162,6 @@ def _check_variations(campaign: Campaign) -> None:
 def read(path: Path) -> Campaign:
     """The campaign that a file describes."""
     return from_mapping(Campaign, parse(path.read_text(encoding="utf-8")))
-
-
-def part(campaign: Campaign, scenarios: Sequence[str] | None = None, seeds: Sequence[int] | None = None) -> Campaign:
-    """Some of a campaign's scenarios and seeds, with their variations. In the same folder, the rest can follow."""
-    for name, wanted, known in (("scenarios", scenarios, campaign.scenarios), ("seeds", seeds, campaign.seeds)):
-        strangers = [value for value in wanted or () if value not in known]
-        if strangers:
-            raise ValueError(f"{name} has {strangers[0]!r}; the campaign's are {', '.join(map(str, known))}")
-    left = [*(scenarios or campaign.scenarios)]
-    variations = {}
-    for name, variation in campaign.varied().items():
-        own = [scenario for scenario in variation.scenarios if scenario in left]
-        if own or not variation.scenarios:
-            variations[name] = {**campaign.variations[name], "scenarios": own}
-    return replace(campaign, scenarios=left, seeds=[*(seeds or campaign.seeds)], variations=variations)
 
 
 @dataclass(frozen=True)
@@ -218,6 +204,21 @@ def tasks(campaign: Campaign) -> list[Task]:
     return found
 
 
+def outside(campaign: Campaign, scenarios: Sequence[str] | None, seeds: Sequence[int] | None) -> set[str]:
+    """The tasks of other scenarios and seeds than these; None: all. The evaluation of a scenario is of all its seeds."""
+    for name, wanted, known in (("scenarios", scenarios, campaign.scenarios), ("seeds", seeds, campaign.seeds)):
+        strangers = [value for value in wanted or () if value not in known]
+        if strangers:
+            raise ValueError(f"{name} has {strangers[0]!r}; the campaign's are {', '.join(map(str, known))}")
+    places, numbers = scenarios or campaign.scenarios, {str(seed) for seed in seeds or campaign.seeds}
+    parts = {task.name: task.name.split("/") for task in tasks(campaign)}
+    return {
+        name
+        for name, (scenario, *_, last) in parts.items()
+        if scenario not in places or last not in {*numbers, EVALUATION}
+    }
+
+
 def on_sequence(method: str) -> str:
     """What a learner's runs are called."""
     return f"{method}-on-sequence"
@@ -252,7 +253,7 @@ def _evaluation(campaign: Campaign, scenario: str, runs: Sequence[Task]) -> Task
     rows = f"{scenario}/rows.csv"
     words = ["pool", f"--episodes={campaign.episodes}", f"--threads={campaign.threads}", f"--device={campaign.device}"]
     words += [f"--out={rows}", *(["--by-folder"] if campaign.variations else [])]
-    return Task(f"{scenario}/evaluation", tuple(words), rows, gathers=tuple(task.name for task in runs))
+    return Task(f"{scenario}/{EVALUATION}", tuple(words), rows, gathers=tuple(task.name for task in runs))
 
 
 def options(settings: Mapping[str, Any], path: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from macop_aht.campaign.plan import Task
 
-State = Literal["to come", "running", "done", "failed", "blocked"]
+State = Literal["to come", "running", "done", "failed", "blocked", "left out"]
 POLL = 0.2  # seconds between two looks
 
 
@@ -51,17 +51,18 @@ class Standing:
 
     @property
     def ended(self) -> bool:
-        return self.state in ("done", "failed", "blocked")
+        return self.state in ("done", "failed", "blocked", "left out")
 
 
 class Ledger:
     """Where every task stands. What has begun or ended is in `status.json`, so that a later campaign knows it.
 
-    What was made of results that have been made again since is made again too.
+    What was made of results that have been made again since is made again too. Tasks that are left out count where they were
+    done before.
     """
 
-    def __init__(self, folder: Path, tasks: Sequence[Task]) -> None:
-        self.folder, self.tasks = folder, tasks
+    def __init__(self, folder: Path, tasks: Sequence[Task], left_out: Collection[str] = ()) -> None:
+        self.folder, self.tasks, self._left_out = folder, tasks, left_out
         self.standing = {task.name: Standing() for task in tasks}
         self._path = folder / "status.json"
         self._before = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
@@ -89,20 +90,26 @@ class Ledger:
         found: list[Task] = []
         for task in self.tasks:  # those that are needed are before those that need them
             own = self.standing[task.name]
-            if own.state == "to come" and self._is_blocked(task):
+            if own.state != "to come":
+                continue
+            if self._may_begin(task) and self._stands(task):
+                own.state, own.minutes = "done", self._before[task.name]["minutes"]
+            elif task.name in self._left_out:
+                own.state = "left out"
+            elif self._is_blocked(task):
                 own.state = "blocked"
-            elif own.state == "to come" and self._may_begin(task):
-                if self._stands(task):
-                    own.state, own.minutes = "done", self._before[task.name]["minutes"]
-                else:
-                    found.append(task)
+            elif self._may_begin(task):
+                found.append(task)
         return found
 
     def begin(self, task: Task) -> list[str]:
-        """Note that a task is running; gives its command. What is left of it from other inputs goes."""
+        """Note that a task is running; gives its command. What is left of it from other inputs goes, and tables made of it."""
         command, inputs = task.command(self.named("done")), self._inputs(task)
         if self._before.get(task.name, {}).get("inputs", inputs) != inputs:
             shutil.rmtree(self.folder / task.name, ignore_errors=True)
+        for other in self.tasks:
+            if other.gathers and (other is task or task.name in self._before.get(other.name, {}).get("inputs", ())):
+                (self.folder / other.result).unlink(missing_ok=True)
         self.standing[task.name] = Standing("running", since=time.monotonic(), command=command, inputs=inputs)
         self._note(task.name, {"state": "running", "inputs": inputs, "command": command})
         return command
@@ -138,9 +145,8 @@ class Ledger:
         return left / places
 
     def _is_blocked(self, task: Task) -> bool:
-        if any(self.standing[name].state in ("failed", "blocked") for name in task.needs):
-            return True
-        return bool(task.gathers) and all(self.standing[name].state in ("failed", "blocked") for name in task.gathers)
+        lost = set(self.named("failed", "blocked", "left out"))
+        return not lost.isdisjoint(task.needs) or (bool(task.gathers) and lost.issuperset(task.gathers))
 
     def _may_begin(self, task: Task) -> bool:
         needed = all(self.standing[name].state == "done" for name in task.needs)

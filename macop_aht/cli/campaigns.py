@@ -18,13 +18,13 @@ def _campaign(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from macop_aht.campaign.conduct import conduct
-    from macop_aht.campaign.plan import part, read
+    from macop_aht.campaign.plan import outside, read
 
     given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
-    chosen = part(read(Path(arguments.file)), arguments.scenarios, arguments.seeds)
-    campaign = replace(chosen, **{name: value for name, value in given.items() if value})
+    campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
+    left_out = outside(campaign, arguments.scenarios, arguments.seeds)
     address = arguments.address if arguments.executor == "ray" else None
-    return 0 if conduct(campaign, Path(arguments.out), ray_address=address) else 1
+    return 0 if conduct(campaign, Path(arguments.out), ray_address=address, left_out=left_out) else 1
 
 
 def add_campaign(commands: Commands, words: Sequence[str]) -> None:
