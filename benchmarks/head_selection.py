@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ import numpy as np
 from macop_aht import places, zoo
 from macop_aht.deploy.export import group_policies
 from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.matches import Player, sessions
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -80,15 +80,14 @@ class Bench:
 def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: int) -> Bench:
     manifest = json.loads((folder / "manifest.json").read_text())
     scenario, world = manifest["scenario"], build(manifest["scenario"])
-    settings = (folder / "run.toml").read_bytes()
-    digest = hashlib.sha256(settings).hexdigest()
+    settings, met = (folder / "run.toml").read_bytes(), Bundle(folder).met
     cards = zoo.cards(scenario)
     own = [run for run in runs if (run / "run.toml").read_bytes() == settings]
     if own:
         seen: list[Policy] = list(group_policies(own[0]))
     else:
-        seen = [zoo.load(scenario, name) for name, card in cards.items() if card.config_hash == digest]
-    held_out = [name for name, card in cards.items() if card.split != "train" and card.config_hash != digest]
+        seen = [zoo.load(scenario, name) for name, card in cards.items() if card.sha256 in met]
+    held_out = [name for name, card in cards.items() if card.split != "train" and card.sha256 not in met]
     unseen: list[Policy] = [zoo.load(scenario, name) for name in held_out]
     by_tier = dict(zip(TIERS, (seen, unseen, resolve("scripted", world)), strict=True))
     tiers = [tier for tier, members in by_tier.items() for _ in members]

@@ -22,7 +22,7 @@ from macop_aht.deploy.export import group_policies
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.evaluation.matches import Player, sessions
 from macop_aht.learner.networks import Stack, encode
-from macop_aht.methods.origins import groups_met
+from macop_aht.methods.origins import groups_held
 from macop_aht.methods.runs import read_run, setup_of
 from macop_aht.scenarios.lbf_scripts import MOVES
 from macop_aht.scenarios.spec import World
@@ -95,7 +95,7 @@ def main() -> int:
     scenario, world = read_run(arguments.run).scenario, setup.world
     if not scenario.startswith("LBF") or world.n_agents != 2:
         parser.error(f"the teammate's view is known here for foraging with two agents only; this run is of {scenario}")
-    groups = Stack.gather([(group, 0) for group in groups_met(arguments.run, setup).values()])
+    groups = Stack.gather([(group, 0) for group in groups_held(arguments.run, setup).values()])
     unseen = [mate for spec in ("zoo:test", "scripted") for mate in resolve(spec, world, scenario)]
     tiers: dict[str, list[Policy]] = {"seen": list(group_policies(arguments.run)), "unseen": unseen}
     lines = [

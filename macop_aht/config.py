@@ -171,7 +171,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The same of a file, which an error names."""
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except ConfigError as error:
+    except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 PACKAGE = Path(__file__).parent
+IMPORTS = "MACOP_IMPORT"  # names modules that are imported first, by commas
+imported: list[str] = []  # those that were, for processes that this one starts
 
 
 def module(name: str) -> ModuleType:
@@ -19,6 +22,13 @@ def module(name: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")
     return importlib.import_module(name)
+
+
+def import_first(names: Sequence[str]) -> None:
+    """Import modules of the user's that may register scenarios: these, and those that the environment names."""
+    imported[:] = [*filter(None, os.environ.get(IMPORTS, "").split(",")), *names]
+    for name in imported:
+        module(name)
 
 
 def find(kind: str, explicit: str | Path | None = None) -> Path:

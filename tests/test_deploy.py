@@ -1,7 +1,9 @@
 """The exported ego: what torch computes, wherever it runs."""
 
+import copy
 import hashlib
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from macop_aht.deploy.export import (
     check_parity,
     check_recogniser,
     ego_graph,
+    group_policies,
     recorded_feed,
     whole,
     write_bundle,
@@ -368,8 +371,8 @@ def test_zero_shot_states_and_mistakes(told):
             there.act(obs, mask)
     other = EgoAgent.load(folder, selector="meta-test")
     for agent, state, message in (
-        (there, other.state, "belief in this state has the shape"),
-        (other, json.loads(saved), "belief in this state has the shape"),
+        (there, other.state, "of another bundle, selector or budget"),
+        (other, json.loads(saved), "of another bundle, selector or budget"),
         (there, {**json.loads(saved), "belief": [[float("nan")] * len(before["belief"][0])]}, "no numbers"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -465,7 +468,14 @@ def test_a_state_in_json_goes_on_elsewhere(bundle):
     there.restore(json.loads(saved))
     assert go(there, 17, 40) == rest
     with pytest.raises(ValueError, match="this agent needs"):
-        EgoAgent.load(bundle, teams=2).restore(json.loads(saved))
+        EgoAgent.load(bundle, selector="thompson", teams=2).restore(json.loads(saved))
+    for options in ({"selector": "halving"}, {"selector": "thompson", "budget": 5}):
+        with pytest.raises(ValueError, match="of another bundle, selector or budget"):
+            EgoAgent.load(bundle, **options).restore(json.loads(saved))
+    there.restore(json.loads(saved))
+    again, twin = pickle.loads(pickle.dumps(there)), copy.deepcopy(there)
+    assert go(again, 17, 40) == go(twin, 17, 40) == rest
+    assert there.state == json.loads(saved)  # which these two have not touched
     for change, message in (({"head": [7]}, "heads to play are"), ({"draws": None}, None)):
         before = there.state
         with pytest.raises((ValueError, TypeError), match=message):
@@ -491,6 +501,15 @@ def test_instances_do_not_disturb_each_other_across_threads(bundle):
     assert all(found[k] == expected for k in range(4))
 
 
+def test_returns_of_some_teams_in_either_form(bundle):
+    done = np.array([True, False, True])
+    few, all_of_them = (EgoAgent.load(bundle, teams=3) for _ in range(2))
+    few.episode_end([1.0, 3.0], done)
+    all_of_them.episode_end([1.0, np.nan, 3.0], done)  # what is not asked for does not matter
+    assert few.state == all_of_them.state
+    assert few.state["mean_return"][2][0] == 3.0
+
+
 def test_mistakes_are_answered(bundle, tmp_path):
     agent = EgoAgent.load(bundle)
     for obs, mask, message in (
@@ -502,8 +521,8 @@ def test_mistakes_are_answered(bundle, tmp_path):
         with pytest.raises(ValueError, match=message):
             agent.act(obs, mask)
     for returns, teams, message in (
-        (float("nan"), None, "give a number for each of 1 teams"),
-        ([1.0, 0.0], None, "give a number for each of 1 teams"),
+        (float("nan"), None, "they must be numbers"),
+        ([1.0, 0.0], None, "give one number for all, or 1, one for each team"),
         (1.0, [0], "give 1 truth values, one for each team"),  # a number of a team is none of them
         (1.0, np.array([True, False]), "give 1 truth values, one for each team"),
     ):
@@ -594,6 +613,10 @@ def test_export_from_a_run(tmp_path, capsys):
     assert f"calibration error {manifest['figures']['calibration']['error']:.3f}" in card
     assert (out / "heads.png").stat().st_size > 1_000
     assert "![returns](heads.png)" in card
+    company, learnt = manifest["company"], json.loads((run / "summary.json").read_text())["joined"]
+    assert (company["generator"], company["learnt_with"]) == ("macop", learnt)
+    for group, files in zip(group_policies(run), company["sha256"].values(), strict=True):
+        assert hashlib.sha256(group._content).hexdigest() == files[0]
     strangers = [known for known in zoo.cards("LBF4").values() if known.split == "test" and known.generator != "macop"]
     for selector in ("zero-shot", "meta-test"):
         tables = card.split(f"## With teammates of every tier: {selector}")[1].split("##")[0]

@@ -190,6 +190,16 @@ def test_tiers_tell_what_an_agent_has_met(tmp_path, monkeypatch, capsys):
     assert tiers["random"] == "other"
     noisy = next(name for name in tiers if "noisy" in name)
     assert tiers[noisy] == "unseen"
+    # A bundle says itself what it has met: the groups of its run, by the files of a zoo that they are.
+    world = build("LBF4")
+    ego = Ego(Shape.of(world), heads=2)
+    about = {"scenario": "LBF4", "method": "finetune", "seed": 0}
+    company = {"generator": "lipo", "learnt_with": ["0/1"], "sha256": {"0/1": ["", zoo.card("LBF4", "macop/1").sha256]}}
+    write_bundle(tmp_path / "bundle", weights(ego), world, {**about, "company": company})
+    rows = evaluate(Agent("mine", Bundle(tmp_path / "bundle")), "LBF4", ["zoo:all"], episodes=2)
+    assert {row.teammate: row.tier for row in rows} == {
+        "zoo:macop/0": "unseen generator", "zoo:macop/1": "seen", "zoo:lipo/0": "unseen",
+    }  # fmt: skip
     twice = [tmp_path / "a" / "best.onnx", tmp_path / "b" / "best.onnx"]
     for k, path in enumerate(twice):
         path.parent.mkdir()

@@ -194,6 +194,7 @@ def test_modern_table_by_hand(tmp_path):
     # Whoever is best by every other episode counts by the rest: here not the luckier one, and not by its luck.
     lucky = rows_of("fcp", 0, {"g": [1.0, 0.5, 1.0, 0.5]}) + rows_of("macop", 0, {"g": [0.5, 1.0, 0.5, 1.0]})
     assert table_modern.best_known(lucky, {}) == {"g": 0.5}
+    assert table_modern.best_known(lucky, {"g": 0.9}) == {"g": 0.9}  # never less than its own among itself
     scenarios = {"LBF4": table_modern.normalised(pairings(rows), best)}
     assert scenarios["LBF4"]["macop"] == pytest.approx(
         {(0, "fcp/0/0/0"): 1.0, (0, "fcp/0/0/1"): 0.8, (1, "fcp/0/0/0"): 0.8, (1, "fcp/0/0/1"): 0.6}

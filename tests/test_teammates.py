@@ -250,6 +250,25 @@ def test_callables_objects_and_models_as_teammates():
     assert obs[10] == 0  # the teammate's row: it went north
 
 
+def test_what_cannot_play_is_refused_when_it_is_given():
+    class Rememberer:
+        def predict(self, obs, state=None, episode_start=None, deterministic=False):
+            return np.zeros(len(obs), dtype=np.int64), (np.zeros(1),)
+
+    class Ego:
+        def act(self, obs, mask):
+            return np.zeros(len(obs), dtype=np.int64)
+
+    env = gym.make("MacopLBF4-v0", teammate=Rememberer())
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="'Rememberer' has a memory of its own"):
+        env.step(0)
+    with pytest.raises(TypeError, match=r"cannot be called as act\(obs, mask, memory, draws\)"):
+        gym.make("MacopLBF4-v0", teammate=Ego())
+    with pytest.raises(TypeError, match="teammate is the class Counter; give one of its objects"):
+        gym.make("MacopLBF4-v0", teammate=Counter)
+
+
 def save_teammate(path, obs_dim, n_actions, hidden=3, rows="N", favourite=1, nan=False):
     """A network that counts its steps in memory, likes `favourite` + its agent's index, and dislikes its last action."""
     from onnx import TensorProto, checker, helper, save

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from macop_aht.campaign.processes import environment, start
+from macop_aht.places import IMPORTS
 
 RETRIES = 10  # times that a task is begun again, each after the loss of a node
 WAIT = 1.0  # seconds between two looks at whether another process has ended that was at the same task
@@ -28,7 +29,7 @@ class RayNodes:
         except ImportError as error:
             raise ImportError("--executor ray needs Ray: pip install 'macop-aht[cluster]'") from error
         self._ray, self._folder, self._threads = ray, folder, threads
-        variables = {"PYTHONPATH": environment(threads)["PYTHONPATH"]}
+        variables = {name: value for name, value in environment(threads).items() if name in ("PYTHONPATH", IMPORTS)}
         ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": variables})
         self._work = ray.remote(num_cpus=threads, max_retries=RETRIES)(work)
         self._running: dict[str, Any] = {}  # what Ray promises

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from macop_aht.config import ConfigError, at_least, changed, from_mapping, parse
+from macop_aht.config import ConfigError, at_least, changed, from_mapping, read_toml
 from macop_aht.methods import presets
 from macop_aht.methods.runs import METHODS, MethodRun, find, preset
 from macop_aht.scenarios.spec import hint
@@ -161,7 +161,7 @@ def _check_variations(campaign: Campaign) -> None:
 
 def read(path: Path) -> Campaign:
     """The campaign that a file describes."""
-    return from_mapping(Campaign, parse(path.read_text(encoding="utf-8")))
+    return from_mapping(Campaign, read_toml(path))
 
 
 @dataclass(frozen=True)

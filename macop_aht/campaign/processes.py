@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import macop_aht
+from macop_aht import places
 
 
 class Processes:
@@ -77,7 +78,9 @@ def start(
 def environment(threads: int) -> dict[str, str]:
     """In which the package is the one that runs here."""
     code = [str(Path(macop_aht.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(code), "OMP_NUM_THREADS": str(threads)}
+    code += [os.getcwd()] if places.imported else []  # where these were found
+    own = {places.IMPORTS: ",".join(places.imported)} if places.imported else {}
+    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(code), "OMP_NUM_THREADS": str(threads)}
 
 
 def going_on(run: Path, command: list[str]) -> list[str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import sysconfig
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from macop_aht import __version__, places
 from macop_aht.cli import browsing, campaigns, judging, sharing, training
@@ -35,15 +38,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake gives one line, not a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        while words[:1] == ["--import"] and len(words) > 1:
-            places.module(words[1])
-            words = words[2:]
+        words = _imported(words)
         arguments = _parser(words).parse_args(words)
         code = arguments.run(arguments)
     except KeyboardInterrupt:
         print("macop: stopped; a run goes on with --resume, a campaign by the same command", file=sys.stderr)
         return 130
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
-        print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
+        print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}{_origin(error)}", file=sys.stderr)
         return 2
     return code or 0
+
+
+def _imported(words: list[str]) -> list[str]:
+    """Import what is named in front of the command, as `--import MODULE` or `--import=MODULE`; gives the other words."""
+    names = []
+    while words and words[0].partition("=")[0] == "--import" and (len(words) > 1 or "=" in words[0]):
+        _, given, name = words[0].partition("=")
+        names.append(name if given else words[1])
+        words = words[1 if given else 2 :]
+    places.import_first(names)
+    return words
+
+
+def _origin(error: Exception) -> str:
+    """Where in code of the user's an error comes from; "" where it is not from there."""
+    installed = [places.PACKAGE, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_file()
+        and not any(Path(frame.filename).is_relative_to(folder) for folder in installed)
+    ]
+    return f" ({type(error).__name__}, {frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, positive
+from macop_aht.cli.options import Commands, new_file, positive
 
 
 def _scenarios(arguments: argparse.Namespace) -> None:
@@ -67,4 +67,5 @@ def add_demo(commands: Commands, words: Sequence[str]) -> None:
 def _gif(text: str) -> str:
     if not text.endswith(".gif"):
         raise argparse.ArgumentTypeError(f"{text!r} does not end in .gif")
+    new_file(text)
     return text

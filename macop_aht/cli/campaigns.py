@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +26,7 @@ def _campaign(arguments: argparse.Namespace) -> int:
     campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
     left_out = outside(campaign, arguments.scenarios, arguments.seeds)
     address = arguments.address if arguments.executor == "ray" else None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has begun is ended on the way out
     return 0 if conduct(campaign, Path(arguments.out), ray_address=address, left_out=left_out) else 1
 
 

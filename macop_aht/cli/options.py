@@ -24,6 +24,8 @@ def seed(text: str) -> int:
 def new_file(text: str) -> Path:
     """Where something will be written; its folder is made at once, so that nothing is played in vain."""
     path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 

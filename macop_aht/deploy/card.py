@@ -85,7 +85,7 @@ def tiers(folder: Path, manifest: Mapping[str, Any], episodes: int) -> dict[str,
     for selector in (ZERO_SHOT, "meta-test"):
         bundle = Bundle(folder, selector)
         cards = zoo.cards(scenario).values()
-        met = [f"zoo:{card.name}" for card in cards if card.config_hash == bundle.run_hash]
+        met = [f"zoo:{card.name}" for card in cards if card.sha256 in bundle.met]
         mates = [*met, *(["zoo:test"] if any(card.split == "test" for card in cards) else []), "scripted"]
         tables[selector] = table(evaluate(Agent(folder.name, bundle, manifest["seed"]), scenario, mates, episodes))
     return tables
@@ -108,8 +108,8 @@ def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, 
     lines = [
         f"# {manifest['method']} on {manifest['scenario']}, seed {manifest['seed']}",
         "",
-        f"An ego agent of {_count(manifest['heads'], 'head')}, trained with {_count(len(groups), 'group')} of teammates. All "
-        "settings are in run.toml.",
+        f"An ego agent of {_count(manifest['heads'], 'head')}. Its run has {_count(len(groups), 'group')} of teammates: it has "
+        f"learnt with {len(manifest['company']['learnt_with'])} of them, its recogniser has met all. Settings: run.toml.",
         "",
         "## With the groups of its own run",
         "",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.onnx import OnnxPolicy
 from macop_aht.zoo import graphs
+from macop_aht.zoo.cards import generator_of
 
 if TYPE_CHECKING:
     from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
@@ -212,7 +213,7 @@ def export(
     from macop_aht.deploy import recogniser
     from macop_aht.learner.networks import Stack, weights
     from macop_aht.methods.macop import cross_returns
-    from macop_aht.methods.origins import ego_of, groups_met
+    from macop_aht.methods.origins import ego_of, groups_held, joined, maker_of
     from macop_aht.methods.runs import read_run, setup_of
 
     config = config or recogniser.RecogniserConfig()
@@ -221,7 +222,7 @@ def export(
     run = read_run(run_folder)
     setup = setup_of(run, "cpu")
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
-    world, ego, named = setup.world, ego_of(run_folder, setup), groups_met(run_folder, setup)
+    world, ego, named = setup.world, ego_of(run_folder, setup), groups_held(run_folder, setup)
     met = Stack.gather([(group, 0) for group in named.values()])
     with torch.no_grad():
         check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
@@ -235,6 +236,7 @@ def export(
         with torch.no_grad():
             check_recogniser(trained, write(recognition.graph(world)), world)
         about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
+        about["company"] = company_of(named, world, maker_of(run_folder), joined(run_folder))
         manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
         mates, known = group_policies(run_folder), returns[:, : len(named)]
         manifest["figures"] = card.measure(place, world, mates, known, config.test_episodes, setup.phase_seed(3_002))
@@ -245,21 +247,41 @@ def export(
         (place / "card.md").write_text(card.card(manifest, tiers, config.plot), encoding="utf-8")
 
 
+def company_of(groups: Mapping[str, Stack], world: World, maker: str, joined: Sequence[str]) -> dict[str, Any]:
+    """For the manifest: who made the groups of the run, which of them the ego has learnt with, and which files of a zoo they are.
+
+    The recogniser has met them all. A zoo has a group in single or half precision, hence two hashes of each.
+    """
+    sizes = len(world.actions), world.n_agents
+    files = {
+        name: [
+            hashlib.sha256(write(graphs.group_graph(_weights(group), *sizes, half))).hexdigest()
+            for half in (False, True)
+        ]
+        for name, group in groups.items()
+    }
+    return {"generator": generator_of(maker), "learnt_with": [*joined], "sha256": files}
+
+
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:
-    """The groups that a run's ego has learnt with, as teammates."""
-    from macop_aht.methods.origins import groups_met
+    """The groups of a run as teammates."""
+    from macop_aht.methods.origins import groups_held
     from macop_aht.methods.runs import read_run, setup_of
 
     setup = setup_of(read_run(run_folder), "cpu")
-    return [_policy(f"group {name}", group, setup.world) for name, group in groups_met(run_folder, setup).items()]
+    return [_policy(f"group {name}", group, setup.world) for name, group in groups_held(run_folder, setup).items()]
 
 
 def _policy(name: str, group: Stack, world: World) -> OnnxPolicy:
     """A group of a run as a teammate."""
+    content = write(graphs.group_graph(_weights(group), len(world.actions), world.n_agents))
+    return OnnxPolicy(name, world, content, name)
+
+
+def _weights(group: Stack) -> dict[str, np.ndarray]:
     from macop_aht.learner.networks import weights
 
-    own = {part: array[0] for part, array in weights(group).items()}
-    return OnnxPolicy(name, world, write(graphs.group_graph(own, len(world.actions), world.n_agents)), name)
+    return {part: array[0] for part, array in weights(group).items()}
 
 
 def check_parity(ego: Ego, content: bytes, world: World) -> None:

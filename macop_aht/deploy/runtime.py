@@ -74,15 +74,19 @@ class EgoAgent:
     """The agents that we control, in one team or in several at once."""
 
     def __init__(
-        self, manifest: dict[str, Any], agent: Any, selector: Any | None, teams: int, budget: int | None, seed: int
+        self, manifest: dict[str, Any], graphs: dict[str, bytes], teams: int, budget: int | None, seed: int
     ) -> None:
-        """See `load`."""
+        """`graphs` are the contents of agent.onnx and, if there is one, of the selector's file, by name. See `load`."""
         if teams < 1:
             raise ValueError(f"teams is {teams}; give at least 1")
         if budget is not None and (not isinstance(budget, (int, np.integer)) or budget < 1):
             raise ValueError(f"budget is {budget!r}; give a whole number of episodes, at least 1")
-        self.manifest = manifest
-        self._selector: Any = selector
+        agent, *chooser = (_session(content, name) for name, content in graphs.items())
+        _compare(manifest, agent)
+        if f"selectors/{ZERO_SHOT}.onnx" in graphs:
+            _compare_zero_shot(manifest, chooser[0])
+        self.manifest, self._graphs = manifest, graphs
+        selector = self._selector = chooser[0] if chooser else None  # type: Any
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
         asked = {tensor.name: tensor.shape for tensor in selector.get_inputs()} if selector else {}
         self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
@@ -130,11 +134,11 @@ class EgoAgent:
         if selector is not None and selector not in known:
             raise ValueError(f"unknown selector {selector!r}; this bundle has {', '.join(known)}")
         names = ["agent.onnx"] + ([f"selectors/{selector}.onnx"] if selector else [])
-        agent, *chooser = (_session(_content(folder, manifest, name), name) for name in names)
-        _compare(manifest, agent)
-        if selector == ZERO_SHOT:
-            _compare_zero_shot(manifest, chooser[0])
-        return cls(manifest, agent, chooser[0] if chooser else None, teams, budget, seed)
+        return cls(manifest, {name: _content(folder, manifest, name) for name in names}, teams, budget, seed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sessions of onnxruntime cannot be pickled or copied: they are made again."""
+        return _made_again, (self.manifest, self._graphs, len(self._head), self.budget or None, self.state)
 
     @property
     def head(self) -> np.ndarray:
@@ -205,11 +209,17 @@ class EgoAgent:
         return array.reshape(len(self._place), -1), axes
 
     def episode_end(self, returns: Any, teams: np.ndarray | None = None) -> None:
-        """Tell what an episode returned; of those teams only, where (teams,) bool is given. The next head is chosen."""
+        """Tell what an episode returned; of those teams only, where (teams,) bool is given. The next head is chosen.
+
+        The returns are one for all, one for each team, or one for each of those teams.
+        """
         chosen, values = self._chosen(teams), np.asarray(returns, dtype=np.float64)
-        if values.shape not in ((), chosen.shape) or not np.isfinite(values).all():
-            raise ValueError(f"returns are {returns!r}; give a number for each of {len(chosen)} teams, or one for all")
-        values = np.broadcast_to(values, chosen.shape)
+        if values.shape not in ((), chosen.shape, self._head.shape):
+            numbers = " or ".join(map(str, sorted({len(chosen), len(self._head)})))
+            raise ValueError(f"returns are {returns!r}; give one number for all, or {numbers}, one for each team")
+        values = values[chosen] if values.shape == self._head.shape else np.broadcast_to(values, chosen.shape)
+        if not np.isfinite(values).all():
+            raise ValueError(f"returns are {returns!r}; they must be numbers")
         if self._by_episode:
             for team, value in zip(chosen.tolist(), values.tolist(), strict=True):
                 self._select(team, value)
@@ -240,7 +250,13 @@ class EgoAgent:
     def state(self) -> dict[str, Any]:
         """All that the agent remembers, for `restore`."""
         arrays = {name: getattr(self, f"_{name}").tolist() for name in _REMEMBERED}
-        return {"scenario": self.manifest["scenario"], **arrays, "draws": self._rng.bit_generator.state}
+        return {**self._identity, **arrays, "draws": self._rng.bit_generator.state}
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What a state is of: one of another agent, or of another selector, means nothing here."""
+        graphs = hashlib.sha256(b"".join(self._graphs.values())).hexdigest()
+        return {"scenario": self.manifest["scenario"], "graphs": graphs, "budget": self.budget}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
@@ -248,9 +264,13 @@ class EgoAgent:
             raise ValueError(
                 f"this state is of {state.get('scenario')!r}, the agent plays {self.manifest['scenario']!r}"
             )
-        missing = sorted({*_REMEMBERED, "draws"} - set(state))
+        missing = sorted({*_REMEMBERED, *self._identity, "draws"} - set(state))
         if missing:
             raise ValueError(f"this state lacks {', '.join(missing)}; give one that `state` gave")
+        if any(state[name] != own for name, own in self._identity.items()):
+            raise ValueError(
+                "this state is of another bundle, selector or budget; load the agent as the one it was taken of"
+            )
         arrays = {name: self._like(name, state[name]) for name in _REMEMBERED}
         self._within(arrays["head"])
         self._rng.bit_generator.state = state["draws"]
@@ -271,6 +291,15 @@ class EgoAgent:
         if not ((heads >= 0) & (heads < self.heads)).all():
             raise ValueError(f"the heads to play are {heads.tolist()}; this agent has 0..{self.heads - 1}")
         return heads
+
+
+def _made_again(
+    manifest: dict[str, Any], graphs: dict[str, bytes], teams: int, budget: int | None, state: dict[str, Any]
+) -> EgoAgent:
+    """An agent as it was when `state` was taken."""
+    agent = EgoAgent(manifest, graphs, teams, budget, seed=0)
+    agent.restore(state)
+    return agent
 
 
 def _accepted(teams: int, own: int, width: int) -> dict[tuple[int, ...], tuple[int, ...]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from macop_aht.evaluation.matches import Played, Seats, play
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.protocol import Policy
-from macop_aht.zoo.cards import generator_of
 
 SELECTION = 1 << 19  # the number of the first episode of choosing: no test has so many
 
@@ -44,15 +43,18 @@ class Bundle:
         return EgoAgent.load(self.folder, self.selector, teams, self.budget)
 
     @property
-    def run_hash(self) -> str:
-        """Of the settings of the run that it comes from; groups of the same run have it on their cards."""
-        settings = self.folder / "run.toml"
-        return hashlib.sha256(settings.read_bytes()).hexdigest() if settings.exists() else ""
+    def met(self) -> set[str]:
+        """The hashes of the files of a zoo that are groups of its run."""
+        return {digest for files in self._company.get("sha256", {}).values() for digest in files}
 
     @property
     def generator(self) -> str:
-        """Of its groups, as cards name it."""
-        return generator_of(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))["method"])
+        """Of these groups, as cards name it."""
+        return self._company.get("generator", "")
+
+    @property
+    def _company(self) -> dict[str, Any]:
+        return json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")).get("company", {})
 
     def meet(self, world: World, mates: Sequence[Policy], seed: int) -> tuple[Played, _Chosen]:
         """Choose a head for each of T teammates: what came of these episodes (T,budget), and the bundle with its choices."""

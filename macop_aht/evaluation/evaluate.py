@@ -10,7 +10,7 @@ import numpy as np
 from macop_aht import zoo
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.matches import BATCH, Ego, Played, Row, play
-from macop_aht.evaluation.statistics import Estimate, bootstrap, coverage, signed_rank, worst_decile
+from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, signed_rank, worst_decile
 from macop_aht.scenarios import build
 from macop_aht.teammates import resolve
 from macop_aht.teammates.protocol import Policy
@@ -46,10 +46,10 @@ def evaluate(
         mates[mate.name] = mate
     met = {mate.name for spec in seen for mate in resolve(spec, world, scenario)}
     cards = _cards(scenario, [*mates, *met, agent.name])
-    if isinstance(agent.player, Bundle):
-        met |= {name for name, card in cards.items() if card.config_hash == agent.player.run_hash}
     familiar = {cards[_plain(name)].generator for name in [*met, agent.name] if _plain(name) in cards}
     if isinstance(agent.player, Bundle):
+        own = agent.player.met
+        met |= {name for name, card in cards.items() if card.sha256 in own}
         familiar.add(agent.player.generator)
     tiers = {
         name: "seen" if name in met or name == agent.name else _tier(name, cards.get(_plain(name)), familiar)
@@ -174,10 +174,7 @@ def table(rows: Sequence[Row]) -> str:
         "seeds are resampled first, then teammates" if seeds > 1 else "there is one seed only: teammates are resampled"
     )
     text += ["", f"All returns are means with a teammate. Intervals of 95% by bootstrap; {unit}, then episodes."]
-    if 1 < seeds < 10:  # with more, it is what it claims
-        text += [
-            f"With {seeds} seeds such intervals hold the truth in {coverage(seeds):.0%} of trials on made-up data."
-        ]
+    text += [caveat(seeds)] if caveat(seeds) else []
     if choosing:
         text += [f"Before that, {choosing} episodes were spent on choosing heads; they are not in the table."]
     return "\n".join(text) + "\n"

@@ -20,7 +20,7 @@ from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.methods.macop import TRIALS
-from macop_aht.methods.origins import ego_of, fingerprint, groups_of, lender_of, lessons, method_of, require_end
+from macop_aht.methods.origins import ego_of, fingerprint, groups_of, joined, lender_of, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -52,7 +52,7 @@ class Entrant:
                 f"the ego in {folder} has learnt with a sequence, and has met groups of all runs; leave it out"
             )
         origin = (_name(lender, by_folder), read_run(lender).seed)
-        met, groups = frozenset(lessons(lender)), groups_of(folder, setup)
+        met, groups = frozenset(joined(folder)), groups_of(folder, setup)
         return Entrant(run, _name(folder, by_folder), origin, met, ego_of(folder, setup), groups)
 
     def tier(self, owners: Sequence[Owner]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 RESAMPLES = 2_000
+ENOUGH = 10  # seeds with which a bootstrap interval is what it claims
 _AT_ONCE = 1_000_000  # values
 
 
@@ -79,6 +80,13 @@ def coverage(seeds: int, trials: int = 400, teammates: int = 32, resamples: int 
         interval = bootstrap(drawn, rng, resamples=resamples)
         hits += interval.low <= 0.0 <= interval.high
     return hits / trials
+
+
+def caveat(seeds: int) -> str:
+    """What to say beside intervals over so few seeds; "" where they are what they claim, or of one seed alone."""
+    if not 1 < seeds < ENOUGH:
+        return ""
+    return f"With {seeds} seeds such intervals hold the truth in {coverage(seeds):.0%} of trials on made-up data."
 
 
 def worst_decile(means: Sequence[float]) -> float:

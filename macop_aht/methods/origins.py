@@ -77,8 +77,8 @@ def groups_of(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
     return found
 
 
-def groups_met(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
-    """The groups that a run's ego has learnt with, its own or borrowed ones, by name."""
+def groups_held(folder: Path, setup: Setup[Settings]) -> dict[str, Stack]:
+    """The groups of a run by name, its own or borrowed ones; those too that its ego had no lesson with."""
     borrowed = folder / "phases" / "groups.npz"
     if not borrowed.exists():
         return groups_of(folder, setup)
@@ -97,6 +97,17 @@ def lessons(folder: Path) -> list[str]:
     """The groups in the order in which a run's ego has learnt with them; where it met all at once, as they are numbered."""
     decisions = _decisions(folder)
     return [decision["group"] for decision in decisions if "group" in decision] or decisions[0]["groups"]
+
+
+def joined(folder: Path) -> list[str]:
+    """Those of its groups that the ego of a finished run has met in a lesson."""
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))["joined"]
+
+
+def maker_of(folder: Path) -> str:
+    """The method that has made a run's groups: its own, or that of the run that it has borrowed them from."""
+    groups = read_toml(folder / "run.toml").get("config", {}).get("groups")
+    return method_of(lender_of(folder, groups) if groups else folder)
 
 
 def _decisions(folder: Path) -> list[dict[str, Any]]:
@@ -130,7 +141,7 @@ class Groups:
 def borrow(setup: Setup[Borrower]) -> Groups:
     """The groups of the run that the settings name."""
     folder = Path(setup.config.groups)
-    found = groups_met(folder, setup)
+    found = groups_held(folder, setup)
     names, net = list(found), Stack.gather([(group, 0) for group in found.values()])
     order = lessons(folder)
     returns = self_play_returns(setup, net, setup.phase_seed(0, 1))

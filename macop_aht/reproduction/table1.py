@@ -16,7 +16,7 @@ import numpy as np
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.matches import Row
-from macop_aht.evaluation.statistics import bootstrap, rank_sum, worst_decile
+from macop_aht.evaluation.statistics import bootstrap, caveat, rank_sum, worst_decile
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
 from macop_aht.scenarios.drawing import COLOURS
 
@@ -191,7 +191,8 @@ def write(material: Material, out: Path) -> str:
     for scenario, own in figures.items():
         paragraphs += [f"## {scenario}: returns, not scaled", modern_table(own, methods)]
     paragraphs.append(
-        "Intervals of 95% by bootstrap over the mean returns with every group; seeds are resampled first, then groups."
+        "Intervals of 95% by bootstrap over the mean returns with every group; seeds are resampled first, then groups. "
+        + caveat(len({row.seed for own in rows.values() for row in own}))
     )
     return write_text(out / "table1.md", paragraphs)
 

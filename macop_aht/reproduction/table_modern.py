@@ -15,7 +15,7 @@ import numpy as np
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.matches import Row
-from macop_aht.evaluation.statistics import Estimate, bootstrap, interquartile_mean, worst_decile
+from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, interquartile_mean, worst_decile
 from macop_aht.reproduction.material import Material, markdown, write_csv, write_text
 from macop_aht.reproduction.table1 import RIVAL, TIERS, Pairings, notes, pairings
 from macop_aht.scenarios.drawing import COLOURS
@@ -48,8 +48,10 @@ def best_known(rows: Sequence[Row], self_play: Mapping[str, float]) -> dict[str,
     top: dict[str, float] = {}
     for method, own in tried.items():
         for pair, value in own.items():
-            if value > top.get(pair[1], self_play.get(pair[1], -np.inf)):
-                top[pair[1]], found[pair[1]] = value, counted.get(method, {}).get(pair, value)
+            own_play = self_play.get(pair[1], -np.inf)
+            if value > top.get(pair[1], own_play):
+                top[pair[1]] = value
+                found[pair[1]] = max(counted.get(method, {}).get(pair, value), own_play)
     return found
 
 
@@ -148,8 +150,8 @@ def write(material: Material, out: Path) -> str:
         "group, which are in none of the other figures; then interquartile means by how well the ego knows the groups."
     )
     title = f"# Beside table 1: {', '.join(rows)}"
-    missing = notes(material, rows, {})[0]
-    return write_text(out / "table-modern.md", [title, missing, note, table(lines, tiers)])
+    missing, seeds = notes(material, rows, {})[0], {row.seed for own in rows.values() for row in own}
+    return write_text(out / "table-modern.md", [title, missing, note, caveat(len(seeds)), table(lines, tiers)])
 
 
 def table(lines: Mapping[str, Line], tiers: Mapping[str, Sequence[float | None]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,12 @@ class FromObject:
     checked = True
 
     def __init__(self, policy: Any) -> None:
+        try:
+            inspect.signature(policy.act).bind(*range(4))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"teammate is {policy!r}, whose act cannot be called as act(obs, mask, memory, draws) ({error})"
+            ) from error
         self.policy = policy
         self.name = str(getattr(policy, "name", type(policy).__name__))
         self.memory_size = int(getattr(policy, "memory_size", 1))
@@ -77,7 +84,12 @@ class FromPredictor:
     def act(
         self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        action = self.model.predict(obs.copy(), deterministic=True)[0]
+        action, *state = self.model.predict(obs.copy(), deterministic=True)
+        if any(part is not None for part in state):
+            raise ValueError(
+                f"teammate {self.name!r} has a memory of its own, since predict gives back a state, and it would be lost from "
+                "step to step; wrap the model in a policy with act(obs, mask, memory, draws) that keeps it in memory"
+            )
         return checked_actions(action, len(obs), mask.shape[1], self.name), memory
 
 
@@ -85,6 +97,8 @@ def as_policy(thing: Any) -> Policy:
     """A policy that can be relied on: our own as they are, anything else behind checks."""
     if getattr(thing, "checked", False) is True:
         return thing
+    if isinstance(thing, type):
+        raise TypeError(f"teammate is the class {thing.__name__}; give one of its objects, as {thing.__name__}(…)")
     if callable(getattr(thing, "act", None)):
         return FromObject(thing)
     if callable(getattr(thing, "predict", None)):

@@ -66,7 +66,7 @@ def read_index(folder: Path) -> dict[str, Card]:
         if strangers:
             raise ConfigError(f"it holds cards of {', '.join(strangers)}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); restore it, or run `macop zoo verify`") from error
+        raise ValueError(f"{path} cannot be read ({error}); restore it, or add the groups again") from error
     names = [card.name for card in cards]
     if len(set(names)) < len(names):
         raise ValueError(
