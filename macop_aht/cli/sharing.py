@@ -49,17 +49,16 @@ def _zoo_verify(arguments: argparse.Namespace) -> None:
     from macop_aht.scenarios import SCENARIOS
 
     target, wrong = places.find("zoo", arguments.zoo), 0
-    folders = sorted(path.name for path in target.iterdir() if path.is_dir())
-    strangers = [name for name in folders if name not in SCENARIOS]
+    asked = arguments.scenarios or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
+    strangers = [name for name in asked if name not in SCENARIOS]
     if strangers:
         raise ValueError(
-            f"{target} has {', '.join(strangers)}, which are no scenarios; a scenario of your own is registered by "
+            f"{', '.join(strangers)} in {target}: no such scenario; one of your own is registered by "
             "macop --import MODULE zoo verify"
         )
-    if not folders:
+    if not asked:
         raise ValueError(f"there is nothing to verify in {target}; name another folder with --zoo")
-    present = [name for name in SCENARIOS if name in folders]
-    for scenario, name, complaint in verify(target, arguments.scenarios or present):
+    for scenario, name, complaint in verify(target, asked):
         wrong += bool(complaint)
         print(f"{scenario} {name}: {complaint or 'as its card says'}")
     if wrong:

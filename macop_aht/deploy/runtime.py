@@ -86,9 +86,9 @@ class EgoAgent:
         if f"selectors/{ZERO_SHOT}.onnx" in graphs:
             _compare_zero_shot(manifest, chooser[0])
         self.manifest, self._graphs = manifest, graphs
-        selector = self._selector = chooser[0] if chooser else None  # type: Any
+        self._selector: Any = chooser[0] if chooser else None
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
-        asked = {tensor.name: tensor.shape for tensor in selector.get_inputs()} if selector else {}
+        asked = {tensor.name: tensor.shape for tensor in chooser[0].get_inputs()} if chooser else {}
         self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
         usual = META_EPISODES * self.heads if self._by_episode else 0  # zero-shot needs no episodes to choose by
         self.budget = usual if budget is None or not self._by_episode else budget
@@ -111,7 +111,7 @@ class EgoAgent:
         self._by_row = {name: array.reshape(len(self._place), *array.shape[2:]) for name, array in own.items()}  # views
         self._decision = _Bound(agent, self._by_row, _DECISION)
         if self._by_step:
-            self._recognition = _Bound(selector, {**seen, "belief": self._belief}, _RECOGNITION)
+            self._recognition = _Bound(self._selector, {**seen, "belief": self._belief}, _RECOGNITION)
         if self._by_episode:
             for team in range(teams):
                 self._select(team, 0.0)
