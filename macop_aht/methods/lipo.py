@@ -28,7 +28,7 @@ from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig,
 class LipoConfig:
     """FCP's, and the weight of cross-play."""
 
-    alpha_cross: float = setting(0.1, "weight of bad cross-play in the teammates' loss (benchmarks/tuning.py)")
+    alpha_cross: float = setting(1.0, "weight of bad cross-play in the teammates' loss (benchmarks/tuning.py)")
     test_episodes: int = setting(32, "greedy episodes behind every figure")
     teammates: TeammatesConfig = field(default_factory=TeammatesConfig)
     ego: EgoConfig = field(default_factory=EgoConfig)
