@@ -3,7 +3,8 @@
     python benchmarks/presets.py [--scenarios LBF4] [--methods macop macop+] [--seeds 3] [--presets paper fast]
 
 The runs are those of `macop.py`, resumable, and shared with it. Coverage counts the different deeds of all groups that stayed in
-a population: a preset that finds fewer is no faster way to the same thing, however good its returns.
+a population: a preset that finds fewer is no faster way to the same thing, however good its returns. Lines of other scenarios and
+methods stay in the table.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ def row(scenario: str, method: str, preset: str, results: list[dict[str, Any]]) 
     return f"| {scenario} | {method} | {preset} | {' | '.join(', '.join(column) for column in columns)} |"
 
 
+def recorded(path: Path) -> dict[tuple[str, str, str], str]:
+    """The lines of a table that is there already, by scenario, method and preset."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    cells = [line.split(" | ") for line in lines]
+    return {(c[0][2:], c[1], c[2]): line for c, line in zip(cells, lines, strict=True) if c[0][2:] in DEEDS}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=list(DEEDS), default=["LBF4"])
@@ -45,18 +53,19 @@ def main() -> int:
     jobs = [(*kind, seed) for kind in kinds for seed in range(arguments.seeds)]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         results = list(pool.map(lambda job: run(job[0], job[1], job[3], job[2], arguments.work), jobs))
-    lines = [
+    lines = recorded(arguments.out)
+    for kind in kinds:
+        lines[kind] = row(*kind, [figures for job, figures in zip(jobs, results, strict=True) if job[:3] == kind])
+    head = [
         "# Presets",
         "",
-        f"`python benchmarks/presets.py --scenarios {' '.join(arguments.scenarios)} --methods {' '.join(arguments.methods)} "
-        f"--presets {' '.join(arguments.presets)} --seeds {arguments.seeds}`, a figure per seed.",
+        "`python benchmarks/presets.py --scenarios SCENARIO… --methods METHOD…`, a figure per seed.",
         "",
         "| scenario | method | preset | different deeds | best head | heads | minutes |",
         "|---|---|---|---|---|---|---|",
     ]
-    for kind in kinds:
-        lines.append(row(*kind, [figures for job, figures in zip(jobs, results, strict=True) if job[:3] == kind]))
-    text = "\n".join(lines) + "\n"
+    order = sorted(lines, key=lambda kind: (list(DEEDS).index(kind[0]), kind[1]))
+    text = "\n".join([*head, *(lines[kind] for kind in order)]) + "\n"
     arguments.out.write_text(text)
     print(text)
     return 0
