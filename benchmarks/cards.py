@@ -6,11 +6,11 @@ python benchmarks/cards.py [agents/macop/LBF4 …] [--episodes 32]
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from macop_aht.deploy.card import PLOT, card, tiers
+from macop_aht.deploy.runtime import read_manifest
 
 AGENTS = Path(__file__).parent.parent / "agents"
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=32, help="with each teammate")
     arguments = parser.parse_args()
     for folder in arguments.bundles:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_manifest(folder)
         text = card(manifest, tiers(folder, manifest, arguments.episodes), (folder / PLOT).exists())
         (folder / "card.md").write_text(text, encoding="utf-8")
         print(folder, flush=True)

@@ -5,12 +5,13 @@
 Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the groups
 of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
 (unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean
-return of those that follow counts. Zero-shot chooses none: its very first episodes count. Regret is what the head that does best
-with a teammate in hindsight gets more. What can be hoped for in a first episode is told by an oracle to which that head is named
-after a few steps; until then it plays the one that does best with seen teammates on average. In the last table the teammate
-becomes another one in mid-episode, one with which another head does best; the oracle plays each one's best head from the step on
-at which it is there. Writes Markdown, in which other bundles under agents/ keep what was measured of them, and a CSV with a line
-per teammate and seed.
+return of those that follow counts. Zero-shot chooses none: its very first episodes count, and are played as often as the best
+head's. That one is the head of the run that does best with a teammate in as many other episodes; regret is what it gets more.
+The common head, which only zero-shot has, is also shown alone. What can be hoped for in a first episode is told by an oracle to
+which the best head is named after a few steps; until then it plays the one that does best with seen teammates on average. In the
+last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle plays each one's
+best head from the step on at which it is there. Writes Markdown, in which other bundles under agents/ keep what was measured of
+them, and a CSV with a line per teammate and seed.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ BUDGETS = (1, 2, 4)  # episodes of choosing, times the heads
 NAMED = (3, 6)  # steps after which an oracle is named the best head
 SWITCH = 5  # the teammate changes after this part of the longest episode
 PAIRS = 24  # of teammates, at most
+OTHERS = 1 << 16  # the number of the first session that heads are chosen by
+BEST = "best head"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Bench:
     world: World
     scenario: str
     method: str
-    heads: int
+    heads: int  # of the run
+    common: bool  # whether there is a common one behind them
     mates: list[Policy]
     tiers: list[str]
     seeds: int
@@ -64,16 +68,19 @@ class Bench:
         return f"{self.scenario}: {self.method}"
 
     def play(
-        self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int | None = None
+        self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int | None = None, times: int = 1
     ) -> np.ndarray:
-        """Returns of sessions with each of the teammates: (mates,seeds,sessions,episodes)."""
-        agent = EgoAgent.load(self.folder, selector, teams=len(mates) * self.seeds * self.sessions, budget=budget)
-        return self.returns(agent, mates, episodes)
+        """Returns of sessions with each of the teammates, `times` as many as usual: (mates,seeds,sessions,episodes)."""
+        size = len(mates) * self.seeds * self.sessions * times
+        return self.returns(EgoAgent.load(self.folder, selector, size, budget), mates, episodes, times)
 
-    def returns(self, player: Player, mates: Sequence[Policy], episodes: int) -> np.ndarray:
-        shape = (len(mates), self.seeds, self.sessions)
-        who = np.indices(shape)[0].ravel()
-        seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in range(self.seeds * self.sessions)]
+    def returns(
+        self, player: Player, mates: Sequence[Policy], episodes: int, times: int = 1, first: int = 0
+    ) -> np.ndarray:
+        """The same of any player; sessions are numbered from `first`."""
+        shape = (len(mates), self.seeds, self.sessions * times)
+        who, each = np.indices(shape)[0].ravel(), range(first, first + shape[1] * shape[2])
+        seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in each]
         return sessions(self.world, player, mates, who, episodes, seeds).reshape(*shape, episodes)
 
 
@@ -92,38 +99,43 @@ def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: in
     by_tier = dict(zip(TIERS, (seen, unseen, resolve("scripted", world)), strict=True))
     tiers = [tier for tier, members in by_tier.items() for _ in members]
     mates = [mate for members in by_tier.values() for mate in members]
-    about = (scenario, f"{manifest['method']}, seed {manifest['seed']}", manifest["heads"])
-    return Bench(folder, world, *about, mates, tiers, seeds, per_seed, test)
+    method, heads = f"{manifest['method']}, seed {manifest['seed']}", manifest["run_heads"]
+    return Bench(folder, world, scenario, method, heads, manifest["heads"] > heads, mates, tiers, seeds, per_seed, test)
 
 
-def by_head(bench: Bench) -> np.ndarray:
-    """What every head gets with every teammate: (mates,seeds,heads)."""
+def by_head(bench: Bench, first: int = 0) -> np.ndarray:
+    """What every head gets with every teammate, the common one last: (mates,seeds,heads). Sessions are numbered from `first`."""
     found = []
-    for head in range(bench.heads):
+    for head in range(bench.heads + bench.common):
         agent = EgoAgent.load(bench.folder, None, teams=len(bench.mates) * bench.seeds * bench.sessions)
         agent.head = head
-        found.append(bench.returns(agent, bench.mates, bench.test).mean(axis=(2, 3)))
+        found.append(bench.returns(agent, bench.mates, bench.test, first=first).mean(axis=(2, 3)))
     return np.stack(found, axis=-1)
 
 
-def results(bench: Bench, heads: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
+def best_heads(bench: Bench) -> np.ndarray:
+    """The head of the run that does best with each teammate, by other episodes: else it would be the luckiest: (mates,)."""
+    return by_head(bench, first=OTHERS)[..., : bench.heads].mean(axis=1).argmax(axis=1)
+
+
+def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
     """The mean return by selector and number of episodes that it has chosen for: (mates,seeds) each."""
-    best = heads.mean(axis=1).argmax(axis=1)
     found = {
-        ("best head in hindsight", 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
-        ("a random head", 0): heads.mean(axis=2),
+        (BEST, 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
+        ("a random head", 0): heads[..., : bench.heads].mean(axis=2),
     }
+    if bench.common:
+        found["the common head", 0] = heads[..., -1]
     each, seen = bench.seeds * bench.sessions, np.array(bench.tiers) == "seen"
-    usual = np.full(len(best), heads[seen].mean(axis=(0, 1)).argmax())
+    usual = np.full(len(best), heads[seen, :, : bench.heads].mean(axis=(0, 1)).argmax())
     for step in NAMED:
         agent = EgoAgent.load(bench.folder, None, len(best) * each)
         oracle = Oracle(agent, np.repeat(usual, each), np.repeat(best, each), step)
         found[f"that head, named after {step} steps", 0] = bench.returns(oracle, bench.mates, bench.test).mean(
             axis=(2, 3)
         )
-    told = bench.play(bench.mates, "zero-shot", bench.test)
-    found["zero-shot, first episode", 0] = told[..., 0].mean(axis=2)
-    found["zero-shot", 0] = told.mean(axis=(2, 3))
+    found["zero-shot, first episode", 0] = bench.play(bench.mates, "zero-shot", 1, times=bench.test).mean(axis=(2, 3))
+    found["zero-shot", 0] = bench.play(bench.mates, "zero-shot", bench.test).mean(axis=(2, 3))
     for selector in EPISODEWISE:
         for times in BUDGETS:
             budget = times * bench.heads
@@ -143,7 +155,7 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
         f"| selector | episodes of choosing | {' | '.join(f'{tier} | regret | of the best' for tier in present)} |",
         f"|---|---|{'---|---|---|' * len(present)}",
     ]
-    best = found["best head in hindsight", 0]
+    best = found[BEST, 0]
     for (name, budget), returns in found.items():
         cells = []
         for tier in present:
@@ -174,22 +186,21 @@ class Oracle:
         self._agent.episode_end(returns, teams)
 
 
-def switching_pairs(bench: Bench, heads: np.ndarray) -> list[tuple[int, int]]:
+def switching_pairs(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[tuple[int, int]]:
     """Seen teammates of which the first one's best head gets less than half with the second one."""
     means, seen = heads.mean(axis=1), [k for k, tier in enumerate(bench.tiers) if tier == "seen"]
-    best = means.argmax(axis=1)
-    apart = [(a, b) for a in seen for b in seen if means[b, best[a]] < 0.5 * means[b].max()]
+    apart = [(a, b) for a in seen for b in seen if means[b, best[a]] < 0.5 * means[b, best[b]]]
     order = np.random.default_rng(0).permutation(len(apart))[:PAIRS]
     return [apart[k] for k in order]
 
 
-def switch(bench: Bench, heads: np.ndarray) -> str | None:
+def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> str | None:
     """A line for a teammate that becomes another one in mid-episode; None where no two need different heads."""
-    pairs, after = switching_pairs(bench, heads), bench.world.limit // SWITCH
+    pairs, after = switching_pairs(bench, heads, best), bench.world.limit // SWITCH
     if not pairs:
         return None
     mates = [Switching(bench.mates[a], bench.mates[b], after) for a, b in pairs]
-    best, each = heads.mean(axis=1).argmax(axis=1), bench.seeds * bench.sessions
+    each = bench.seeds * bench.sessions
     first, then = (np.repeat(best[[pair[k] for pair in pairs]], each) for k in (0, 1))
     size = len(pairs) * each
     told = bench.play(mates, "zero-shot", bench.test).mean()
@@ -203,7 +214,7 @@ def switch(bench: Bench, heads: np.ndarray) -> str | None:
 
 def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
     """A line per selector, budget, teammate and seed."""
-    best = found["best head in hindsight", 0]
+    best = found[BEST, 0]
     return [
         [bench.scenario, bench.method, name, budget, bench.tiers[m], mate.name, seed,
          round(float(returns[m, seed]), 4), round(float(best[m, seed] - returns[m, seed]), 4)]
@@ -240,7 +251,7 @@ def main() -> int:
     shipped = {
         folder: f"{about['scenario']}: {about['method']}, seed {about['seed']}"
         for folder, about in manifests.items()
-        if about["heads"] > 1
+        if about["run_heads"] > 1
     }
     bundles = arguments.bundles or sorted(shipped)
     if not bundles:
@@ -249,11 +260,11 @@ def main() -> int:
     written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
-        heads = by_head(bench)
-        found = results(bench, heads)
+        heads, best = by_head(bench), best_heads(bench)
+        found = results(bench, heads, best)
         tables[bench.name] = "\n".join(table(bench, found))
         print(f"{bench.name}: {tables[bench.name]}", flush=True)
-        line = switch(bench, heads)
+        line = switch(bench, heads, best)
         switched |= {bench.name: line} if line else {}
         written += rows(bench, found)
     options = f"--seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}"

@@ -21,11 +21,12 @@ import torch
 from macop_aht import zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
+from macop_aht.deploy.common_head import beside
+from macop_aht.deploy.ego_graph import ego_graph, run_weights
 from macop_aht.deploy.export import (
     Recognition,
     check_parity,
     check_recogniser,
-    ego_graph,
     group_policies,
     recorded_feed,
     whole,
@@ -35,7 +36,7 @@ from macop_aht.deploy.recogniser import OFTEN, Meetings, Recogniser, RecogniserC
 from macop_aht.deploy.runtime import BundleError, EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.evaluation.matches import play, sessions
-from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
+from macop_aht.learner.networks import Ego, Shape, Stack, encode, set_weights, weights
 from macop_aht.methods.macop import choose_head
 from macop_aht.onnx_format import read, write
 from macop_aht.scenarios import SCENARIOS, build
@@ -118,6 +119,30 @@ def test_the_agent_plays_as_torch_does(scenario, tmp_path):
         joint = rng.integers(0, len(world.actions), (5, world.n_agents))
         joint[:, :own] = action
         batch.step(joint)
+
+
+# --- The common head
+
+
+def test_a_common_head_stands_beside_the_others():
+    """Over several steps, the heads give what they gave, and the last one what the network gives that it was made of."""
+    world, ego = make_ego("CN3", heads=3)
+    net = Stack(ego.shape, 1, torch.Generator().manual_seed(1))
+    joined, feed = beside(ego, net), recorded_feed(world, ego.shape.hidden, 24)
+    given = (torch.from_numpy(feed[name]) for name in ("obs", "last_action", "agent"))
+    rows = encode(ego.shape, *given).view(4, 1, 6, -1)
+    memories = [torch.zeros(1, 6, part.shape.hidden) for part in (ego, net, joined)]
+    with torch.no_grad():
+        for inputs in rows:
+            (own, memories[0]), (other, memories[1]), (both, memories[2]) = (
+                part.step(inputs, memory) for part, memory in zip((ego, net, joined), memories, strict=True)
+            )
+            torch.testing.assert_close(both, torch.cat([own, other]))
+        graph = ego_graph(weights(joined), len(world.actions), world.n_agents)
+        check_parity(joined, write(graph), world)
+        again = Ego(ego.shape, 3)
+        set_weights(again, run_weights(read(write(graph)), 3))
+        torch.testing.assert_close(again.step(rows[0], memories[0])[0], ego.step(rows[0], memories[0])[0])
 
 
 # --- Selectors

@@ -30,9 +30,9 @@ export class EgoAgent {
     agent.manifest = manifest;
     agent.network = await session(folder, manifest, "agent.onnx");
     agent.selector = await session(folder, manifest, `selectors/${selector}.onnx`);
-    agent.budget = budget ?? EPISODES_PER_HEAD * manifest.heads;
-    agent.tried = new Array(manifest.heads).fill(0);
-    agent.meanReturn = new Array(manifest.heads).fill(0);
+    agent.budget = budget ?? EPISODES_PER_HEAD * manifest.run_heads;
+    agent.tried = new Array(manifest.run_heads).fill(0);
+    agent.meanReturn = new Array(manifest.run_heads).fill(0);
     agent.byStep = selector === "zero-shot";
     if (agent.byStep) {
       const size = Object.values(manifest.zero_shot.belief).reduce((sum, part) => sum + part, 0);
@@ -93,10 +93,10 @@ export class EgoAgent {
   // The head for the next episode, from what the last one returned.
   async episodeEnd(episodeReturn) {
     if (this.byStep) return;
-    const { heads } = this.manifest;
+    const { run_heads } = this.manifest; // the common head, if there is one, is zero-shot's alone
     const result = await this.selector.run({
-      tried: floats(this.tried, [heads]),
-      mean_return: floats(this.meanReturn, [heads]),
+      tried: floats(this.tried, [run_heads]),
+      mean_return: floats(this.meanReturn, [run_heads]),
       last_head: whole([this.head], []),
       last_return: floats([episodeReturn], []),
       budget: whole([this.budget], []),

@@ -23,17 +23,18 @@ BINS = 10  # of belief, in which it is compared with how often it was right
 
 
 def measure(
-    folder: Path, world: World, groups: Sequence[Policy], heads: np.ndarray, episodes: int, seed: int
+    folder: Path, world: World, groups: Sequence[Policy], heads: np.ndarray, own: int, episodes: int, seed: int
 ) -> dict[str, Any]:
     """How the bundle in a folder does with the groups of its run, `episodes` with each, and how well it knows them.
 
-    `heads` (K,G) are the returns by which the best head is known; they were measured in other episodes than these.
+    `heads` (K,G) are the returns by which the best head is known; they were measured in other episodes than these. It is one
+    of the run's heads, the first `own`.
     """
     who = np.repeat(np.arange(len(groups)), episodes)
     best = EgoAgent.load(folder, selector=None, teams=len(who))
-    best.head = heads.argmax(axis=0)[who]
+    best.head = heads[:own].argmax(axis=0)[who]
     known = sessions(world, best, groups, who, 1, _seeds(seed, 0, who))
-    meta = META_EPISODES * len(heads)
+    meta = META_EPISODES * own
     few = np.repeat(np.arange(len(groups)), max(episodes // SESSION, 1))
     tested = sessions(world, EgoAgent.load(folder, teams=len(few)), groups, few, meta + SESSION, _seeds(seed, 1, few))
     sure, right = [], []
@@ -91,10 +92,16 @@ def tiers(folder: Path, manifest: Mapping[str, Any], episodes: int) -> dict[str,
     return tables
 
 
+def head_names(manifest: Mapping[str, Any]) -> list[str]:
+    """Those of the run are numbered."""
+    own = manifest["run_heads"]
+    return [*map(str, range(own)), *["common"] * (manifest["heads"] - own)]
+
+
 def plot(manifest: Mapping[str, Any], path: Path) -> None:
     """The returns of every head with every group, and below them zero-shot's in the first episode and later."""
     figures = manifest["figures"]
-    rows = {f"head {head}": row for head, row in enumerate(figures["heads"])}
+    rows = {f"head {head}": row for head, row in zip(head_names(manifest), figures["heads"], strict=True)}
     rows |= {"zero-shot, first": figures["zero_shot_first"], "zero-shot, later": figures["zero_shot_later"]}
     title = f"{manifest['method']} on {manifest['scenario']}: return with every group"
     plots.heat_map(np.array(list(rows.values())), list(rows), figures["groups"], title, path)
@@ -105,11 +112,15 @@ def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, 
     figures = manifest["figures"]
     groups, calibrated = figures["groups"], figures["calibration"]
     means = {name: np.mean(figures[name]) for name in ("best_head", "zero_shot_first", "zero_shot_later", "meta_test")}
+    more = (
+        " and a common one, which learnt with all groups at once" if manifest["heads"] > manifest["run_heads"] else ""
+    )
     lines = [
         f"# {manifest['method']} on {manifest['scenario']}, seed {manifest['seed']}",
         "",
-        f"An ego agent of {_count(manifest['heads'], 'head')}. Its run has {_count(len(groups), 'group')} of teammates: it has "
-        f"learnt with {len(manifest['company']['learnt_with'])} of them, its recogniser has met all. Settings: run.toml.",
+        f"An ego agent of {_count(manifest['run_heads'], 'head')}{more}. Its run has {_count(len(groups), 'group')} of "
+        f"teammates: it has learnt with {len(manifest['company']['learnt_with'])} of them, its recogniser has met all. "
+        "Settings: run.toml.",
         "",
         "## With the groups of its own run",
         "",
@@ -131,7 +142,7 @@ def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, 
         f"| head | {' | '.join(groups)} |",
         f"|---|{'---|' * len(groups)}",
     ]
-    lines += [_line(str(head), row) for head, row in enumerate(figures["heads"])]
+    lines += [_line(head, row) for head, row in zip(head_names(manifest), figures["heads"], strict=True)]
     if plotted:
         lines += ["", f"![returns]({PLOT})"]
     for selector, found in (by_tier or {}).items():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,18 +22,19 @@ import numpy as np
 
 from macop_aht import __version__
 from macop_aht.deploy import card
+from macop_aht.deploy.ego_graph import ego_graph
 from macop_aht.deploy.runtime import ZERO_SHOT
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.evaluation import plots
-from macop_aht.onnx_format import OPSET, Builder, Graph, Tensor, write
+from macop_aht.onnx_format import OPSET, Graph, write
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.onnx import OnnxPolicy
 from macop_aht.zoo import graphs
-from macop_aht.zoo.cards import generator_of
 
 if TYPE_CHECKING:
     from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
+    from macop_aht.deploy.subject import Subject
     from macop_aht.learner.networks import Ego, Stack
 
 FORMAT = 1
@@ -41,35 +42,6 @@ PARITY = 1e-5  # the largest difference of a Q value from torch's
 DECISIONS = 10_000  # recorded observations on which no action may differ,
 TIE = 1e-6  # but for actions whose values differ by no more than rounding does
 GOLDEN_ROWS = 8
-
-
-def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> Graph:
-    """The graph of an ego from its weights by name, as `learner.networks.weights` gives them."""
-    add = Builder()
-    trunk = {name: array[0] for name, array in weights.items() if name.startswith("backbone.")}
-    heads = {name: array for name, array in weights.items() if name.startswith("heads.")}
-    wide = trunk["backbone.encoder1.weight"].shape
-    hidden, obs, count = wide[1], wide[0] - actions - agents, len(heads["heads.head1.weight"])
-
-    def layer(name: str, rows: str) -> str:
-        return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
-
-    memory = graphs.lean_backbone(add, layer, "memory", "next_memory")
-    rows = add("Relu", layer("heads.head1", memory))  # (N,K*H): the first layers of all heads are one
-    each = add("Transpose", add("Reshape", rows, "by_head"), perm=[1, 0, 2])  # (K,N,H)
-    add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
-    heads["heads.head1.weight"] = heads["heads.head1.weight"].transpose(1, 0, 2).reshape(hidden, -1)
-    heads["heads.head1.bias"] = heads["heads.head1.bias"].reshape(-1)
-    heads["heads.head2.bias"] = heads["heads.head2.bias"][:, None]  # (K,1,A)
-    inputs = [
-        Tensor("obs", np.float32, ("N", obs)),
-        Tensor("last_action", np.int64, ("N",)),
-        Tensor("agent", np.int64, ("N",)),
-        Tensor("memory", np.float32, ("N", hidden)),
-    ]
-    outputs = [Tensor("q", np.float32, ("N", count, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
-    stored = {**graphs.lean_weights(trunk, actions, agents), **heads}
-    return Graph(add.nodes, inputs, outputs, {**stored, "by_head": np.array([0, count, hidden], dtype=np.int64)})
 
 
 @dataclass(frozen=True)
@@ -120,11 +92,12 @@ def write_bundle(
     about: Mapping[str, Any],
     settings: Path | None = None,
     recognition: Recognition | None = None,
+    common: bool = False,
 ) -> dict[str, Any]:
-    """Write all but the card into a folder; gives the manifest. `about`: scenario, method, seed."""
+    """Write all but the card into a folder; gives the manifest. `about`: scenario, method, seed; `common`: the last head is."""
     heads, hidden = len(weights["heads.head1.weight"]), weights["backbone.encoder2.weight"].shape[-1]
     files = {"agent.onnx": write(ego_graph(weights, len(world.actions), world.n_agents))}
-    files |= {f"selectors/{name}.onnx": write(make(heads)) for name, make in SELECTORS.items()}
+    files |= {f"selectors/{name}.onnx": write(make(heads - common)) for name, make in SELECTORS.items()}
     if recognition:
         files[f"selectors/{ZERO_SHOT}.onnx"] = write(recognition.graph(world))
     (folder / "selectors").mkdir(parents=True)
@@ -136,6 +109,7 @@ def write_bundle(
         "format": FORMAT,
         **about,
         "heads": heads,
+        "run_heads": heads - common,  # the first; one more is common
         "agents": world.n_agents,
         "controllable": world.controllable,
         "hidden": hidden,
@@ -205,41 +179,45 @@ def _run(content: bytes, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def export(
-    run_folder: Path, folder: Path, config: RecogniserConfig | None = None, say: Callable[[str], None] = print
+    source: Path, folder: Path, config: RecogniserConfig | None = None, say: Callable[[str], None] = print
 ) -> None:
-    """The bundle of a finished run's ego; refuses where onnxruntime does not give what torch gives."""
+    """The bundle of a finished run's ego, or of one in a bundle; refuses where onnxruntime does not give what torch gives."""
     import torch
 
     from macop_aht.deploy import recogniser
+    from macop_aht.deploy.subject import read_subject
     from macop_aht.learner.networks import Stack, weights
-    from macop_aht.methods.macop import cross_returns
-    from macop_aht.methods.origins import ego_of, groups_held, joined, maker_of
-    from macop_aht.methods.runs import read_run, setup_of
+    from macop_aht.methods.phases import cross_returns
 
     config = config or recogniser.RecogniserConfig()
     if config.plot:
         plots.pyplot()  # where it is missing, that is told before the work
-    run = read_run(run_folder)
-    setup = setup_of(run, "cpu")
+    subject = read_subject(source)
+    setup, named = subject.setup, subject.groups
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
-    world, ego, named = setup.world, ego_of(run_folder, setup), groups_held(run_folder, setup)
-    met = Stack.gather([(group, 0) for group in named.values()])
-    with torch.no_grad():
-        check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
+    world, own = setup.world, subject.ego.n_heads
+    company = recogniser.company(subject.ego, Stack.gather([(group, 0) for group in named.values()]))
     with whole(folder) as place:
-        say(f"{ego.n_heads} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
-        company = recogniser.company(ego, met)
-        names = [*named, *(f"head {k}" for k in range(ego.n_heads))]
+        ego = _with_common_head(subject, company, config, say)
+        with torch.no_grad():
+            check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
+        say(f"{own} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
+        names = [*named, *(f"head {k}" for k in range(own))]
         returns = cross_returns(setup, ego, company, setup.phase_seed(3_000))
-        trained = recogniser.train(world, ego, company, returns, config, setup.phase_seed(3_001), ego.n_heads)
+        trained = recogniser.train(world, ego, company, returns, config, setup.phase_seed(3_001), own)
         recognition = Recognition(names, weights(trained))
         with torch.no_grad():
             check_recogniser(trained, write(recognition.graph(world)), world)
-        about = {"scenario": run.scenario, "method": run.method, "seed": run.seed}
-        about["company"] = company_of(named, world, maker_of(run_folder), joined(run_folder))
-        manifest = write_bundle(place, weights(ego), world, about, run_folder / "run.toml", recognition)
-        mates, known = group_policies(run_folder), returns[:, : len(named)]
-        manifest["figures"] = card.measure(place, world, mates, known, config.test_episodes, setup.phase_seed(3_002))
+        manifest = write_bundle(
+            place, weights(ego), world, subject.about, subject.settings, recognition, common=ego.n_heads > own
+        )
+        mates, known = (
+            [policy(f"group {name}", group, world) for name, group in named.items()],
+            returns[:, : len(named)],
+        )
+        manifest["figures"] = card.measure(
+            place, world, mates, known, own, config.test_episodes, setup.phase_seed(3_002)
+        )
         tiers = card.tiers(place, manifest, config.tier_episodes) if config.tier_episodes else {}
         write_manifest(place, manifest)
         if config.plot:
@@ -247,20 +225,17 @@ def export(
         (place / "card.md").write_text(card.card(manifest, tiers, config.plot), encoding="utf-8")
 
 
-def company_of(groups: Mapping[str, Stack], world: World, maker: str, joined: Sequence[str]) -> dict[str, Any]:
-    """For the manifest: who made the groups of the run, which of them the ego has learnt with, and which files of a zoo they are.
+def _with_common_head(subject: Subject, company: Stack, config: RecogniserConfig, say: Callable[[str], None]) -> Ego:
+    """The ego with a head for anyone; an ego of one head has nothing to choose from, and stays as it is."""
+    from macop_aht.deploy import common_head
+    from macop_aht.methods import presets
 
-    The recogniser has met them all. A zoo has a group in single or half precision, hence two hashes of each.
-    """
-    sizes = len(world.actions), world.n_agents
-    files = {
-        name: [
-            hashlib.sha256(write(graphs.group_graph(_weights(group), *sizes, half))).hexdigest()
-            for half in (False, True)
-        ]
-        for name, group in groups.items()
-    }
-    return {"generator": generator_of(maker), "learnt_with": [*joined], "sha256": files}
+    setup, common = subject.setup, config.common
+    if subject.ego.n_heads == 1 or not common.steps:
+        return subject.ego
+    say(f"a common head learns with all groups, {common.steps:,} steps")
+    usual, seed = presets.training(subject.about["scenario"]), setup.phase_seed(3_003)
+    return common_head.beside(subject.ego, common_head.learn(setup, company, common, usual, config.noise, seed))
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:
@@ -269,19 +244,15 @@ def group_policies(run_folder: Path) -> list[OnnxPolicy]:
     from macop_aht.methods.runs import read_run, setup_of
 
     setup = setup_of(read_run(run_folder), "cpu")
-    return [_policy(f"group {name}", group, setup.world) for name, group in groups_held(run_folder, setup).items()]
+    return [policy(f"group {name}", group, setup.world) for name, group in groups_held(run_folder, setup).items()]
 
 
-def _policy(name: str, group: Stack, world: World) -> OnnxPolicy:
+def policy(name: str, group: Stack, world: World) -> OnnxPolicy:
     """A group of a run as a teammate."""
-    content = write(graphs.group_graph(_weights(group), len(world.actions), world.n_agents))
+    from macop_aht.learner.networks import member_weights
+
+    content = write(graphs.group_graph(member_weights(group, 0), len(world.actions), world.n_agents))
     return OnnxPolicy(name, world, content, name)
-
-
-def _weights(group: Stack) -> dict[str, np.ndarray]:
-    from macop_aht.learner.networks import weights
-
-    return {part: array[0] for part, array in weights(group).items()}
 
 
 def check_parity(ego: Ego, content: bytes, world: World) -> None:

@@ -23,7 +23,7 @@ heads are among the groups: each is another way of acting as a group that it was
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
+from macop_aht.deploy.common_head import CommonHeadConfig
 from macop_aht.deploy.selectors import belief_size
-from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
+from macop_aht.learner.networks import HIDDEN, Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.learner.update import clip_per_member
 from macop_aht.scenarios.spec import World
@@ -68,6 +69,7 @@ class RecogniserConfig:
         32, "episodes with each teammate of the zoo's test and each script, for the card; 0: none"
     )
     plot: bool = setting(True, "whether the card has a figure; it needs matplotlib")
+    common: CommonHeadConfig = field(default_factory=CommonHeadConfig)
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "members", "passes", "batch", "test_episodes")
@@ -217,7 +219,7 @@ class Meetings:
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
-        width = config.members * ego.shape.hidden
+        width = config.members * HIDDEN
         size = belief_size(groups.population, world.controllable, width, ego.n_heads)
         self._belief = torch.zeros(len(self.group), size)
         self._rng = np.random.default_rng([seed, 1])
@@ -285,7 +287,7 @@ def train(
     The last `heads` of the groups are the ego's own: see `company`.
     """
     generator = torch.Generator().manual_seed(seed)
-    recogniser = Recogniser(ego.shape, returns, config, world.limit, generator)
+    recogniser = Recogniser(Shape.of(world), returns, config, world.limit, generator)
     parameters = [*recogniser.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=config.lr)
     meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0

@@ -90,14 +90,17 @@ class EgoAgent:
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
         asked = {tensor.name: tensor.shape for tensor in chooser[0].get_inputs()} if chooser else {}
         self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
-        usual = META_EPISODES * self.heads if self._by_episode else 0  # zero-shot needs no episodes to choose by
+        choices = (
+            asked["tried"][0] if self._by_episode else 0
+        )  # the run's heads; zero-shot needs no episodes to choose by
+        usual = META_EPISODES * choices
         self.budget = usual if budget is None or not self._by_episode else budget
         self._rng = np.random.default_rng(seed)
         shape = (teams, self.controllable)
         self._memory = np.zeros((*shape, manifest["hidden"]), dtype=np.float32)
         self._last_action = np.full(shape, -1, dtype=np.int64)
-        self._tried = np.zeros((teams, self.heads), dtype=np.float32)
-        self._mean_return = np.zeros((teams, self.heads), dtype=np.float32)
+        self._tried = np.zeros((teams, choices), dtype=np.float32)
+        self._mean_return = np.zeros((teams, choices), dtype=np.float32)
         self._belief = np.zeros((teams, asked["belief"][1] if self._by_step else 0), dtype=np.float32)
         self._head = np.full(teams, -1 if self._by_episode else 0, dtype=np.int64)
         self._best = np.zeros(teams, dtype=np.int64)
@@ -127,14 +130,14 @@ class EgoAgent:
     ) -> EgoAgent:
         """The agent in a bundle's folder. `budget` is the number of episodes for choosing a head; without it, 4 per head."""
         folder = bundle_folder(path)
-        manifest = _manifest(folder)
+        manifest = read_manifest(folder)
         known = sorted(
             name.split("/")[1].removesuffix(".onnx") for name in manifest["sha256"] if name.startswith("selectors/")
         )
         if selector is not None and selector not in known:
             raise ValueError(f"unknown selector {selector!r}; this bundle has {', '.join(known)}")
         names = ["agent.onnx"] + ([f"selectors/{selector}.onnx"] if selector else [])
-        return cls(manifest, {name: _content(folder, manifest, name) for name in names}, teams, budget, seed)
+        return cls(manifest, {name: bundle_content(folder, manifest, name) for name in names}, teams, budget, seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Sessions of onnxruntime cannot be pickled or copied: they are made again."""
@@ -242,7 +245,7 @@ class EgoAgent:
             "budget": np.array(self.budget, dtype=np.int64),
         }
         if self._needs_draws:
-            feed["draws"] = self._rng.standard_normal(self.heads).astype(np.float32)
+            feed["draws"] = self._rng.standard_normal(len(self._tried[team])).astype(np.float32)
         tried, mean, self._head[team], self._best[team] = self._selector.run(None, feed)
         self._tried[team], self._mean_return[team] = tried, mean
 
@@ -333,10 +336,10 @@ def bundle_folder(name: str | Path) -> Path:
 def bundle_manifest(name: str | Path) -> dict[str, Any] | None:
     """What a bundle says of itself; None where there is none of that name."""
     folder = bundle_folder(name)
-    return _manifest(folder) if (folder / "manifest.json").is_file() else None
+    return read_manifest(folder) if (folder / "manifest.json").is_file() else None
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     if not path.is_file():
         raise FileNotFoundError(
@@ -351,6 +354,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
         if wrong or "agent.onnx" not in manifest["sha256"]:
             raise BundleError(f"{path} is damaged (look at {', '.join(wrong) or 'sha256'}); export the bundle again")
+        manifest.setdefault("run_heads", manifest["heads"])  # bundles of before there were common heads
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise BundleError(f"{path} is damaged ({error!r}); export the bundle again") from error
     return manifest
@@ -384,7 +388,8 @@ def _compare_zero_shot(manifest: dict[str, Any], selector: Any) -> None:
         )
 
 
-def _content(folder: Path, manifest: dict[str, Any], name: str) -> bytes:
+def bundle_content(folder: Path, manifest: dict[str, Any], name: str) -> bytes:
+    """A file of a bundle, as its manifest describes it."""
     path = folder / name
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing from the bundle; export it again")

@@ -213,6 +213,11 @@ def weights(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
 
 
+def member_weights(module: nn.Module, p: int) -> dict[str, np.ndarray]:
+    """The parameters of one member of a stack as arrays, for a file."""
+    return {name: array[p] for name, array in weights(module).items()}
+
+
 def set_weights(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Take over what `weights` gave."""
     module.load_state_dict({name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()})

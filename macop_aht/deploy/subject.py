@@ -1,0 +1,91 @@
+"""What is exported: an ego and the groups of its run, out of the run's folder, or out of a bundle and the zoo."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from macop_aht import zoo
+from macop_aht.deploy.ego_graph import run_weights
+from macop_aht.deploy.runtime import bundle_content, read_manifest
+from macop_aht.learner.networks import Ego, Shape, Stack, member_weights, set_member, set_weights
+from macop_aht.methods.origins import ego_of, groups_held, joined, maker_of
+from macop_aht.methods.phases import Setup
+from macop_aht.methods.runs import read_run, setup_of
+from macop_aht.onnx_format import read, write
+from macop_aht.scenarios.spec import World
+from macop_aht.zoo import graphs
+from macop_aht.zoo.cards import generator_of
+
+
+class Subject(NamedTuple):
+    """An ego to be exported."""
+
+    setup: Setup[Any]  # of its run
+    about: dict[str, Any]  # for the manifest: scenario, method, seed, company
+    settings: Path  # of its run
+    ego: Ego
+    groups: dict[str, Stack]  # of its run, by name
+
+
+def read_subject(folder: Path) -> Subject:
+    """What a run's folder holds, or a bundle's with the zoo's groups."""
+    return of_bundle(folder) if (folder / "manifest.json").is_file() else of_run(folder)
+
+
+def of_run(folder: Path) -> Subject:
+    """The ego of a finished run."""
+    run = read_run(folder)
+    setup = setup_of(run, "cpu")
+    ego, groups = ego_of(folder, setup), groups_held(folder, setup)
+    company = company_of(groups, setup.world, maker_of(folder), joined(folder))
+    about = {"scenario": run.scenario, "method": run.method, "seed": run.seed, "company": company}
+    return Subject(setup, about, folder / "run.toml", ego, groups)
+
+
+def of_bundle(folder: Path) -> Subject:
+    """The ego in a bundle: its run's heads alone, the selectors and a common head are learnt anew."""
+    manifest, setup = read_manifest(folder), setup_of(read_run(folder), "cpu")
+    heads = manifest["run_heads"]
+    ego = Ego(Shape.of(setup.world), heads)
+    set_weights(ego, run_weights(read(bundle_content(folder, manifest, "agent.onnx")), heads))
+    cards = {card.sha256: card for card in zoo.cards(manifest["scenario"]).values()}
+    files = manifest["company"]["sha256"]
+    found = {name: next((cards[one] for one in pair if one in cards), None) for name, pair in files.items()}
+    missing = [name for name, card in found.items() if card is None]
+    if missing:
+        raise ValueError(
+            f"the zoo lacks the groups {', '.join(missing)} of the run that {folder} is from; export the run itself, or name a "
+            "zoo that has them in MACOP_ZOO"
+        )
+    groups = {
+        name: _network(graphs.network_weights(zoo.graph(card)), setup.world) for name, card in found.items() if card
+    }
+    about = {name: manifest[name] for name in ("scenario", "method", "seed", "company")}
+    return Subject(setup, about, folder / "run.toml", ego, groups)
+
+
+def _network(weights: Mapping[str, Any], world: World) -> Stack:
+    stack = Stack(Shape.of(world), 1)
+    set_member(stack, 0, {name: torch.from_numpy(array) for name, array in weights.items()})
+    return stack
+
+
+def company_of(groups: Mapping[str, Stack], world: World, maker: str, joined: Sequence[str]) -> dict[str, Any]:
+    """For the manifest: who made the groups of the run, which of them the ego has learnt with, and which files of a zoo they are.
+
+    The recogniser has met them all. A zoo has a group in single or half precision, hence two hashes of each.
+    """
+    sizes = len(world.actions), world.n_agents
+    files = {
+        name: [
+            hashlib.sha256(write(graphs.group_graph(member_weights(group, 0), *sizes, half))).hexdigest()
+            for half in (False, True)
+        ]
+        for name, group in groups.items()
+    }
+    return {"generator": generator_of(maker), "learnt_with": [*joined], "sha256": files}
