@@ -18,7 +18,7 @@ import onnxruntime
 import pytest
 import torch
 
-from macop_aht import zoo
+from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
 from macop_aht.deploy.common_head import beside
@@ -625,15 +625,16 @@ agent.episode_end(1.0)
 def test_export_from_a_run(tmp_path, capsys):
     run, out = tmp_path / "run", tmp_path / "bundle"
     small = ["--teammate-steps", "400", "--ego-steps", "200", "--max-iterations", "1", "--min-iterations", "1"]
+    small += ["--expansion-rule", "reach"]  # a head for every group
     assert main(["train", "LBF4", "--preset", "demo", "--threads", "1", "--out", str(run), *small]) == 0
-    assert (
-        main(["export", str(run), "--out", str(out), "--steps", "5000", "--test-episodes", "4", "--tier-episodes", "2"])
-        == 0
-    )
+    brief = ["--steps", "5000", "--common.steps", "3000", "--test-episodes", "4", "--tier-episodes", "2"]
+    assert main(["export", str(run), "--out", str(out), *brief]) == 0
     assert EgoAgent.load(out).act(np.zeros(12), np.ones(5)).shape == ()
     assert EgoAgent.load(out, selector="zero-shot").act(np.zeros(12), np.ones(5)).shape == ()
     manifest, card = json.loads((out / "manifest.json").read_text()), (out / "card.md").read_text()
-    for head, row in enumerate(manifest["figures"]["heads"]):
+    own, figures = manifest["run_heads"], manifest["figures"]
+    assert manifest["heads"] == len(figures["heads"]) == own + 1 > 2
+    for head, row in zip([*range(own), "common"], figures["heads"], strict=True):
         assert f"| {head} | {' | '.join(f'{value:.2f}' for value in row)} |" in card
     assert f"calibration error {manifest['figures']['calibration']['error']:.3f}" in card
     assert (out / "heads.png").stat().st_size > 1_000
@@ -650,7 +651,23 @@ def test_export_from_a_run(tmp_path, capsys):
     assert "population = 4" in (out / "run.toml").read_text()
     assert main(["export", str(run), "--out", str(out)]) == 2
     assert "is not empty" in capsys.readouterr().err
+    assert main(["export", str(out), "--out", str(tmp_path / "again")]) == 2
+    assert "the zoo lacks the groups" in capsys.readouterr().err
     assert main(["export", str(Path(tmp_path / "nothing")), "--out", str(tmp_path / "x")]) == 2
+
+
+def test_a_bundle_is_exported_again(tmp_path):
+    """With the zoo's groups, without its run: the run's heads and what is known of their company stay, the rest is new."""
+    before, after = places.find("agents") / "macop" / "CN2", tmp_path / "again"
+    brief = ["--steps", "2000", "--common.steps", "0", "--test-episodes", "2", "--tier-episodes", "0", "--plot", "no"]
+    assert main(["export", str(before), "--out", str(after), *brief]) == 0
+    old, new = (json.loads((folder / "manifest.json").read_text()) for folder in (before, after))
+    kept = [run_weights(read((folder / "agent.onnx").read_bytes()), 2) for folder in (before, after)]
+    for first, second in zip(*(found.values() for found in kept), strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert new["heads"] == new["run_heads"] == 2
+    assert old["company"] == new["company"]
+    assert new["sha256"]["selectors/zero-shot.onnx"] != old["sha256"]["selectors/zero-shot.onnx"]
 
 
 @pytest.mark.slow
