@@ -2,10 +2,11 @@
 
     python benchmarks/latency.py [--scenarios LBF4 CN3 SMAC2] [--heads 8] [--groups 16] [--rounds 2000] [--out FILE]
 
-Untrained networks, since the weights do not matter to the clock. Torch does no more than the networks need: encode, one step, the
-best available action of a head, and for zero-shot a step of the recogniser before it; no checks. `EgoAgent` does all that an app
-gets: its checks, its memory, its selector. They take turns in one process with one thread, by 25 calls in a row, and by single
-calls, where each finds the caches as the others have left them. What is given is the median.
+Untrained networks with so many heads and a common one, since the weights do not matter to the clock. Torch does no more than the
+networks need: encode, one step, the best available action of a head, and for zero-shot a step of the recogniser before it; no
+checks. `EgoAgent` does all that an app gets: its checks, its memory, its selector. They take turns in one process with one
+thread, by 25 calls in a row, and by single calls, where each finds the caches as the others have left them. What is given is the
+median.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from macop_aht.deploy.common_head import beside
 from macop_aht.deploy.export import Recognition, write_bundle
 from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.learner.networks import Ego, Shape, encode, weights
+from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
@@ -95,16 +97,16 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     """The lines of the table for one team, and for many."""
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
-    ego = Ego(Shape.of(world), heads, generator)
-    returns = np.random.default_rng(0).random((heads, groups))
-    recogniser = Recogniser(ego.shape, returns, RecogniserConfig(), world.limit, generator)
+    shape = Shape.of(world)
+    ego = beside(Ego(shape, heads, generator), Stack(shape, 1, generator))
+    returns = np.random.default_rng(0).random((ego.n_heads, groups))
+    recogniser = Recogniser(shape, returns, RecogniserConfig(), world.limit, generator)
     recognition = Recognition([str(k) for k in range(groups)], weights(recogniser))
     lines = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "bundle"
-        write_bundle(
-            folder, weights(ego), world, {"scenario": scenario, "method": "none", "seed": 0}, None, recognition
-        )
+        about = {"scenario": scenario, "method": "none", "seed": 0}
+        write_bundle(folder, weights(ego), world, about, None, recognition, common=True)
         for teams, turn in product((1, MANY), TURNS):
             contestants = decisions(world, ego, recogniser, folder, teams)
             plain, ours, plain_told, told = microseconds(contestants, max(rounds // (1 + teams // 16), 50), turn)

@@ -22,6 +22,7 @@ from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
 from macop_aht.deploy.common_head import beside
+from macop_aht.deploy.company import OFTEN, company
 from macop_aht.deploy.ego_graph import ego_graph, run_weights
 from macop_aht.deploy.export import (
     Recognition,
@@ -32,7 +33,7 @@ from macop_aht.deploy.export import (
     whole,
     write_bundle,
 )
-from macop_aht.deploy.recogniser import OFTEN, Meetings, Recogniser, RecogniserConfig, company, train
+from macop_aht.deploy.recogniser import Meetings, Recogniser, RecogniserConfig, train
 from macop_aht.deploy.runtime import BundleError, EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.evaluation.matches import play, sessions
@@ -627,7 +628,7 @@ def test_export_from_a_run(tmp_path, capsys):
     small = ["--teammate-steps", "400", "--ego-steps", "200", "--max-iterations", "1", "--min-iterations", "1"]
     small += ["--expansion-rule", "reach"]  # a head for every group
     assert main(["train", "LBF4", "--preset", "demo", "--threads", "1", "--out", str(run), *small]) == 0
-    brief = ["--steps", "5000", "--common.steps", "3000", "--test-episodes", "4", "--tier-episodes", "2"]
+    brief = ["--steps", "5000", "--rounds", "2", "--test-episodes", "4", "--tier-episodes", "2"]
     assert main(["export", str(run), "--out", str(out), *brief]) == 0
     assert EgoAgent.load(out).act(np.zeros(12), np.ones(5)).shape == ()
     assert EgoAgent.load(out, selector="zero-shot").act(np.zeros(12), np.ones(5)).shape == ()
@@ -659,7 +660,7 @@ def test_export_from_a_run(tmp_path, capsys):
 def test_a_bundle_is_exported_again(tmp_path):
     """With the zoo's groups, without its run: the run's heads and what is known of their company stay, the rest is new."""
     before, after = places.find("agents") / "macop" / "CN2", tmp_path / "again"
-    brief = ["--steps", "2000", "--common.steps", "0", "--test-episodes", "2", "--tier-episodes", "0", "--plot", "no"]
+    brief = ["--steps", "2000", "--rounds", "0", "--test-episodes", "2", "--tier-episodes", "0", "--plot", "no"]
     assert main(["export", str(before), "--out", str(after), *brief]) == 0
     old, new = (json.loads((folder / "manifest.json").read_text()) for folder in (before, after))
     kept = [run_weights(read((folder / "agent.onnx").read_bytes()), 2) for folder in (before, after)]

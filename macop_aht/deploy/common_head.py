@@ -2,64 +2,214 @@
 
 A head of the run knows what to do with its own groups. What to do until it is clear who the others are, and with others who are
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
-all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. The ego's own heads in the
-teammates' place are further groups, and half of the teammates act at random now and then, for the sake of those who are not in
-the run. In a bundle it comes behind the run's heads, its memory behind the memory of theirs.
+all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know.
+
+At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
+what its own episodes return (proximal policy optimisation, with a critic that is told the group). Values did not do here: a step
+in the wrong direction costs little, and the values of two actions differ by less than they are off by.
+
+In a bundle it comes behind the run's heads, its memory behind the memory of theirs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from macop_aht.config import at_least, setting
-from macop_aht.learner.networks import Ego, Shape, Stack
-from macop_aht.learner.training import TrainingConfig
-from macop_aht.methods.phases import Setup, join
+from macop_aht.config import at_least, setting, within
+from macop_aht.deploy.company import attendance
+from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
+from macop_aht.learner.recurrence import packing
+from macop_aht.learner.rollout import Exploration, Rollout, Seating
+from macop_aht.scenarios.spec import World
 
-ENVIRONMENTS = 4  # with each of the groups, in lockstep
+PARTS = 4  # of the episodes of a round: as many updates in a pass
+CLIP = 0.2  # how far the chance of an action may go in a round
+GRADIENT = 0.5  # norm of a gradient, of the policy and of the critic
+TRACE = 0.95  # share of what was seen later in an advantage, in a step
 
 
 @dataclass(frozen=True)
 class CommonHeadConfig:
-    """How the common head learns; what is not set here is as for all networks in the scenario."""
+    """How the common head learns."""
 
-    steps: int = setting(2_000_000, "steps with all groups at once; 0: no common head")
-    batch: int = setting(128, "episodes per update")
-    ratio: float = setting(4.0, "episodes that are collected per update")
+    rounds: int = setting(1_000, "rounds of some hundred episodes with all groups at once; 0: no common head")
+    passes: int = setting(3, "times that an episode is learnt from")
     lr: float = setting(1e-3, "of Adam at first; it goes down to nothing")
+    gamma: float = setting(0.99, "discount per step")
+    entropy: float = setting(0.01, "weight of the policy's entropy at first; it goes down to nothing")
+    shown: float = setting(0.3, "part of the training in which it is shown, less and less, what the best head would do")
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "steps")
-        at_least(self, 1, "batch")
+        at_least(self, 0, "rounds", "lr", "entropy")
+        at_least(self, 1, "passes")
+        within(self, 0, 1, "gamma", "shown")
 
-    def training(self, usual: TrainingConfig, groups: int) -> TrainingConfig:
-        """With what is usual in the scenario: its mixer, and how it explores. The teammates' noise is not the ego's."""
-        update, envs = replace(usual.update, learning_rate=self.lr), ENVIRONMENTS * groups
-        return replace(
-            usual, batch=self.batch, ratio=self.ratio, envs=envs, together=0.0, rate_falls=True, update=update
+
+class Critic(nn.Module):
+    """What the team will still get; it is told the group: (M,m,in) (M,G) -> (M,)."""
+
+    def __init__(self, shape: Shape, groups: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.backbone = Backbone(replace(shape, obs=groups + shape.obs), 1, generator)
+        self.output = Linear(1, shape.hidden, 1, generator)
+
+    def forward(self, inputs: Tensor, group: Tensor, counts: Sequence[int]) -> Tensor:
+        told = torch.cat([group.unsqueeze(1).expand(-1, inputs.shape[1], -1), inputs], dim=-1)
+        memory = self.backbone(told.flatten(0, 1).unsqueeze(0), [count * inputs.shape[1] for count in counts])
+        return self.output(memory).view(inputs.shape[:2]).mean(dim=1)
+
+
+def log_policy(net: Stack | Ego, inputs: Tensor, mask: Tensor, counts: Sequence[int]) -> Tensor:
+    """The logarithm of each action's chance, by each of the network's K heads: (M,m,in) (M,m,A) -> (K,M,m,A)."""
+    rows = [count * inputs.shape[1] for count in counts]
+    values = net(inputs.flatten(0, 1).unsqueeze(0), rows).unflatten(1, inputs.shape[:2])
+    return values.masked_fill(~mask, -1e9).log_softmax(dim=-1)
+
+
+class Episodes(NamedTuple):
+    """A round of episodes, one in every environment, as our agents have seen them."""
+
+    inputs: Tensor  # (T,B,m,in)
+    mask: Tensor  # (T,B,m,A) bool
+    action: Tensor  # (T,B,m)
+    reward: np.ndarray  # (T,B)
+    length: np.ndarray  # (B,)
+
+
+class Judged(NamedTuple):
+    """What is known of a round before anything is learnt from it."""
+
+    before: Tensor  # (T,B,m) the logarithm of the chance that each action had
+    shown: Tensor  # (T,B,m) the action of the head that is best with the group
+    advantage: Tensor  # (T,B)
+    target: Tensor  # (T,B) for the critic
+
+
+class Lessons:
+    """The common head with all groups."""
+
+    def __init__(
+        self,
+        world: World,
+        ego: Ego,
+        groups: Stack,
+        returns: np.ndarray,
+        config: CommonHeadConfig,
+        noise: float,
+        seed: int,
+    ) -> None:
+        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups."""
+        generator, shape = torch.Generator().manual_seed(seed), ego.shape
+        self.net, self.critic = Stack(shape, 1, generator), Critic(shape, groups.population, generator)
+        who = attendance(world, groups.population, ego.n_heads)
+        pairs = np.stack([np.zeros_like(who), who], axis=1)
+        self._rollout = Rollout(
+            world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
         )
+        self._world, self._ego, self._config, self._noise = world, ego, config, noise
+        self._group = nn.functional.one_hot(torch.from_numpy(who)).float()  # (B,G)
+        self._best = torch.from_numpy(returns.argmax(axis=0)[who])  # (B,) head
+        self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
+        self._rng = np.random.default_rng([seed, 1])
+        self._parameters = [[*self.net.parameters()], [*self.critic.parameters()]]
+        self._optimiser = torch.optim.Adam([part for parts in self._parameters for part in parts], fused=True)
+
+    def round(self, done: float) -> None:
+        """Play an episode in every environment and learn from it, when `done` of the training is done."""
+        config, episodes = self._config, self._play()
+        self._optimiser.param_groups[0]["lr"] = config.lr * (1 - done)
+        shown = max(1 - done / config.shown, 0.0) if config.shown else 0.0
+        judged = self._judge(episodes)
+        for _ in range(config.passes):
+            for chosen in np.array_split(self._rng.permutation(len(episodes.length)), PARTS):
+                self._optimiser.zero_grad(set_to_none=True)
+                self._loss(episodes, judged, chosen, shown, config.entropy * (1 - done)).backward()
+                for parameters in self._parameters:
+                    nn.utils.clip_grad_norm_(parameters, GRADIENT)
+                self._optimiser.step()
+
+    def _play(self) -> Episodes:
+        rollout, world, size = self._rollout, self._world, len(self._best)
+        everywhere, ours = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) < world.controllable
+        noisy = self._rng.random((size, 1)) < 0.5
+        exploration = Exploration(self._noise * noisy * ~ours, drawn=ours)
+        rollout.begin(everywhere)
+        running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
+        while running.any():
+            batch = rollout.batch
+            seen = [array[:, ours].copy() for array in (batch.obs, rollout.last_action, batch.mask)]
+            rollout.act(exploration)
+            over = rollout.step()
+            steps.append((*seen, rollout.action[:, ours].copy(), batch.reward * running / self._scale))
+            length += running
+            running &= ~over
+        obs, last, mask, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
+        agent = torch.arange(world.controllable).expand(last.shape)
+        inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
+        return Episodes(
+            inputs, torch.from_numpy(mask != 0), torch.from_numpy(action), reward.astype(np.float32), length
+        )
+
+    @torch.no_grad()
+    def _judge(self, episodes: Episodes) -> Judged:
+        at, counts = packing(episodes.length)
+        inputs, mask, action = episodes.inputs[at], episodes.mask[at], episodes.action[at]
+        before, shown = torch.zeros_like(episodes.action, dtype=torch.float32), torch.zeros_like(episodes.action)
+        policy = log_policy(self.net, inputs, mask, counts)[0]
+        before[at] = policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        of_all = log_policy(self._ego, inputs, mask, counts).argmax(dim=-1)  # (K,M,m)
+        shown[at] = of_all[self._best[at[1]], torch.arange(len(at[1]))]
+        value = np.zeros((len(episodes.reward) + 1, len(episodes.length)), dtype=np.float32)
+        value[at] = self.critic(inputs, self._group[at[1]], counts).numpy()
+        advantage = advantages(episodes.reward, value, episodes.length, self._config.gamma)
+        target = torch.from_numpy(advantage + value[:-1])
+        of_steps = advantage[at]
+        advantage = (advantage - of_steps.mean()) / (of_steps.std() + 1e-6)
+        return Judged(before, shown, torch.from_numpy(advantage), target)
+
+    def _loss(self, episodes: Episodes, judged: Judged, chosen: np.ndarray, shown: float, entropy: float) -> Tensor:
+        """Of the policy, by its own episodes and by what it is shown, and of the critic, on some of the episodes."""
+        (step, episode), counts = packing(episodes.length[chosen])
+        at = step, chosen[episode]
+        inputs = episodes.inputs[at]
+        policy = log_policy(self.net, inputs, episodes.mask[at], counts)[0]
+        taken = policy.gather(-1, episodes.action[at].unsqueeze(-1)).squeeze(-1)
+        change, gain = (taken - judged.before[at]).exp(), judged.advantage[at].unsqueeze(-1)
+        own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
+        imitated = -policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
+        spread = -(policy.exp() * policy).sum(dim=-1).mean()
+        off = self.critic(inputs, self._group[at[1]], counts) - judged.target[at]
+        return (1 - shown) * own + shown * imitated - entropy * spread + 0.5 * off.square().mean()
+
+
+def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma: float) -> np.ndarray:
+    """How much better than expected it went from each step on: (T,B) (T+1,B) (B,) -> (T,B). The time limit is an end."""
+    found, later = np.zeros_like(reward), np.zeros_like(reward[0])
+    for step in reversed(range(len(reward))):
+        goes_on = step + 1 < length
+        surprise = reward[step] + gamma * goes_on * value[step + 1] - value[step]
+        later = np.where(step < length, surprise + gamma * TRACE * goes_on * later, 0.0)
+        found[step] = later
+    return found
 
 
 def learn(
-    setup: Setup[Any], groups: Stack, config: CommonHeadConfig, usual: TrainingConfig, noise: float, seed: int
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, noise: float, seed: int
 ) -> Stack:
-    """A network that joins any of the groups; half of them act at random with the chance `noise`."""
-    net = Stack(Shape.of(setup.world), 1, torch.Generator().manual_seed(seed)).to(setup.device)
-    join(
-        setup,
-        "common head",
-        net,
-        groups,
-        config.training(usual, groups.population),
-        config.steps,
-        seed + 1,
-        noise=noise,
-    )
-    return net
+    """A network that joins any of the groups; half of them act at random with the chance `noise`. The same for the same seed.
+
+    The ego's heads, which get `returns` (K,G), are the last of the groups: see `company`.
+    """
+    lessons = Lessons(world, ego, groups, returns, config, noise, seed)
+    for k in range(config.rounds):
+        lessons.round(k / config.rounds)
+    return lessons.net
 
 
 @torch.no_grad()

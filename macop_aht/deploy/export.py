@@ -34,8 +34,8 @@ from macop_aht.zoo import graphs
 
 if TYPE_CHECKING:
     from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
-    from macop_aht.deploy.subject import Subject
     from macop_aht.learner.networks import Ego, Stack
+    from macop_aht.methods.phases import Setup
 
 FORMAT = 1
 PARITY = 1e-5  # the largest difference of a Q value from torch's
@@ -185,6 +185,7 @@ def export(
     import torch
 
     from macop_aht.deploy import recogniser
+    from macop_aht.deploy.company import company as everybody
     from macop_aht.deploy.subject import read_subject
     from macop_aht.learner.networks import Stack, weights
     from macop_aht.methods.phases import cross_returns
@@ -196,9 +197,9 @@ def export(
     setup, named = subject.setup, subject.groups
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
     world, own = setup.world, subject.ego.n_heads
-    company = recogniser.company(subject.ego, Stack.gather([(group, 0) for group in named.values()]))
+    company = everybody(subject.ego, Stack.gather([(group, 0) for group in named.values()]))
     with whole(folder) as place:
-        ego = _with_common_head(subject, company, config, say)
+        ego = _with_common_head(setup, subject.ego, company, config, say)
         with torch.no_grad():
             check_parity(ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world)
         say(f"{own} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
@@ -211,13 +212,9 @@ def export(
         manifest = write_bundle(
             place, weights(ego), world, subject.about, subject.settings, recognition, common=ego.n_heads > own
         )
-        mates, known = (
-            [policy(f"group {name}", group, world) for name, group in named.items()],
-            returns[:, : len(named)],
-        )
-        manifest["figures"] = card.measure(
-            place, world, mates, known, own, config.test_episodes, setup.phase_seed(3_002)
-        )
+        mates = [policy(f"group {name}", group, world) for name, group in named.items()]
+        known, seed = returns[:, : len(named)], setup.phase_seed(3_002)
+        manifest["figures"] = card.measure(place, world, mates, known, own, config.test_episodes, seed)
         tiers = card.tiers(place, manifest, config.tier_episodes) if config.tier_episodes else {}
         write_manifest(place, manifest)
         if config.plot:
@@ -225,17 +222,19 @@ def export(
         (place / "card.md").write_text(card.card(manifest, tiers, config.plot), encoding="utf-8")
 
 
-def _with_common_head(subject: Subject, company: Stack, config: RecogniserConfig, say: Callable[[str], None]) -> Ego:
+def _with_common_head(
+    setup: Setup[Any], ego: Ego, company: Stack, config: RecogniserConfig, say: Callable[[str], None]
+) -> Ego:
     """The ego with a head for anyone; an ego of one head has nothing to choose from, and stays as it is."""
     from macop_aht.deploy import common_head
-    from macop_aht.methods import presets
+    from macop_aht.methods.phases import cross_returns
 
-    setup, common = subject.setup, config.common
-    if subject.ego.n_heads == 1 or not common.steps:
-        return subject.ego
-    say(f"a common head learns with all groups, {common.steps:,} steps")
-    usual, seed = presets.training(subject.about["scenario"]), setup.phase_seed(3_003)
-    return common_head.beside(subject.ego, common_head.learn(setup, company, common, usual, config.noise, seed))
+    if ego.n_heads == 1 or not config.common.rounds:
+        return ego
+    say(f"the common head learns from {config.common.rounds:,} rounds of episodes")
+    returns, seed = cross_returns(setup, ego, company, setup.phase_seed(3_003)), setup.phase_seed(3_004)
+    net = common_head.learn(setup.world, ego, company, returns, config.common, config.noise, seed)
+    return common_head.beside(ego, net)
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:

@@ -32,17 +32,16 @@ from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.common_head import CommonHeadConfig
+from macop_aht.deploy.company import attendance
 from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import HIDDEN, Backbone, Ego, Linear, Shape, Stack, encode
+from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.learner.update import clip_per_member
 from macop_aht.scenarios.spec import World
 
-AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
-ENVIRONMENTS = (64, 512)  # in lockstep, at least and at most; one for each group
 NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those episodes in which it does
 FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
-OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
 LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
 ROUNDS = 16  # of episodes that are kept to be learnt from again
 CLIP = 1.0  # norm of a gradient, per network
@@ -87,8 +86,12 @@ class Recogniser(nn.Module):
         config: RecogniserConfig,
         limit: int,
         generator: torch.Generator | None = None,
+        common: bool = False,
     ) -> None:
-        """`returns` (K,G) are those of every head with every group; `limit` is the longest episode."""
+        """`returns` (K,G) are those of every head with every group; `limit` is the longest episode.
+
+        A common head, if there is one, is the last. It finds out by itself when something else is to be tried: it never tires.
+        """
         super().__init__()
         self.shape, self.members = shape, config.members
         self.n_heads, self.groups = returns.shape
@@ -101,12 +104,13 @@ class Recogniser(nn.Module):
         self.scale: Tensor  # a correction of 1 is so much return
         self.leak: Tensor
         self.hold: Tensor  # in units of return
-        self.tire: Tensor  # the same, in a step
+        self.tire: Tensor  # the same of each head, in a step
         self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
         self.register_buffer("scale", torch.tensor(scale))
         self.register_buffer("leak", torch.tensor(config.leak))
         self.register_buffer("hold", torch.tensor(scale * config.hold))
-        self.register_buffer("tire", torch.tensor(scale * config.tire / limit))
+        tiring = torch.arange(self.n_heads) < self.n_heads - common
+        self.register_buffer("tire", scale * config.tire / limit * tiring)
 
     def belief_size(self, own: int) -> int:
         """The numbers in a belief, with so many agents of ours."""
@@ -186,16 +190,14 @@ class Histories:
 
     def pack(self, chosen: np.ndarray) -> Moments:
         """Some of the episodes."""
-        chosen = chosen[np.argsort(-self.length[chosen], kind="stable")]
-        length = self.length[chosen]
-        counts = [int((length > t).sum()) for t in range(length[0])]
-        at = np.repeat(np.arange(len(counts)), counts), np.concatenate([chosen[:count] for count in counts])
+        (step, episode), counts = packing(self.length[chosen])
+        at = step, chosen[episode]
         obs, last, group, probability, head, settled = (
             torch.from_numpy(array[at])
             for array in (self.obs, self.last_action, self.group, self.probability, self.head, self.settled)
         )
         result = torch.from_numpy(self.result[at[1]])
-        return Moments(obs, last, group, probability, head, settled, result, tuple(counts))
+        return Moments(obs, last, group, probability, head, settled, result, counts)
 
 
 class Meetings:
@@ -210,12 +212,9 @@ class Meetings:
         self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int, heads: int = 0
     ) -> None:
         """The last `heads` of the groups are the ego's own, and met less often."""
-        met = groups.population - heads
-        who = [*range(met)] * (OFTEN if heads else 1) + [*range(met, groups.population)]
-        copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // len(who))
-        pairs = np.array([(0, group) for group in who])
-        seating = Seating.cross_play(ego, groups, pairs, copies, world.controllable)
-        self.group = np.repeat(who, copies)  # (B,) who is in each environment
+        self.group = attendance(world, groups.population, heads)  # (B,) who is in each environment
+        pairs = np.stack([np.zeros_like(self.group), self.group], axis=1)
+        seating = Seating.cross_play(ego, groups, pairs, 1, world.controllable)
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
@@ -274,11 +273,6 @@ class Meetings:
         self.group[to] = self.group.copy()
 
 
-def company(ego: Ego, groups: Stack) -> Stack:
-    """All that a recogniser is to tell apart: the groups that the ego met, and behind them its own heads."""
-    return Stack.gather([(stack, k) for stack in (groups, ego.apart()) for k in range(stack.population)])
-
-
 def train(
     world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int, heads: int = 0
 ) -> Recogniser:
@@ -287,7 +281,7 @@ def train(
     The last `heads` of the groups are the ego's own: see `company`.
     """
     generator = torch.Generator().manual_seed(seed)
-    recogniser = Recogniser(Shape.of(world), returns, config, world.limit, generator)
+    recogniser = Recogniser(Shape.of(world), returns, config, world.limit, generator, common=0 < heads < ego.n_heads)
     parameters = [*recogniser.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=config.lr)
     meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0

@@ -22,6 +22,14 @@ from macop_aht.learner import kernels
 from macop_aht.learner.threads import begin, thread_count
 
 
+def packing(length: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], tuple[int, ...]]:
+    """Episodes of these lengths, (B,), in packed form: the step and the episode of every row, (M,) each; and the counts."""
+    order = np.argsort(-length, kind="stable")
+    counts = [int((length > step).sum()) for step in range(length.max())]
+    step, episode = np.repeat(np.arange(len(counts)), counts), np.concatenate([order[:count] for count in counts])
+    return (step, episode), tuple(counts)
+
+
 def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
     """One step of a GRU from both halves of its gates (reset, update, new): (…,3H) (…,3H) (…,H) -> (…,H)."""
     size = hidden.shape[-1]

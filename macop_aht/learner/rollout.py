@@ -56,6 +56,9 @@ class Exploration:
     epsilon: np.ndarray  # (B,N) or what spreads to it: the chance of it
     persistence: float = 0.0  # the chance that it is the last action again, where that is available
     together: float = 0.0  # the chance that an environment's agents draw as one
+    drawn: np.ndarray | None = (
+        None  # (N,) bool: the agents whose action is drawn by the softmax of its values, not the best
+    )
 
 
 class _Table:
@@ -162,14 +165,22 @@ class Rollout:
         obs = torch.from_numpy(self.batch.obs.reshape(rows, -1)).to(self.device)
         mask = torch.from_numpy(self.batch.mask.reshape(rows, -1)).to(self.device)
         last = torch.from_numpy(self.last_action.reshape(rows)).to(self.device)
-        flat = self.action.reshape(rows)
+        flat, luck = self.action.reshape(rows), self._luck(exploration)
         with torch.no_grad():
             for table in self._tables:
                 inputs = encode(table.net.shape, obs[table.place], last[table.place], table.agent)
-                best = table.q(inputs).masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
+                q = table.q(inputs) if luck is None else table.q(inputs) + luck[table.place]
+                best = q.masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
                 flat[table.rows] = best.cpu().numpy()
         if exploration:
             self._explore(exploration)
+
+    def _luck(self, exploration: Exploration | None) -> Tensor | None:
+        """What is added to the values, (B*N,A), for the best of them to be a draw by their softmax (Gumbel's)."""
+        if exploration is None or exploration.drawn is None:
+            return None
+        luck = self.rng.gumbel(size=self.batch.mask.shape) * exploration.drawn[:, None]
+        return torch.from_numpy(luck.reshape(self.action.size, -1).astype(np.float32)).to(self.device)
 
     def _explore(self, exploration: Exploration) -> None:
         """Overwrite the actions of those who explore."""

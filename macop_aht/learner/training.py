@@ -35,7 +35,6 @@ class TrainingConfig:
     persistence: float = setting(0.9, "chance that a random action is the last one again (deviation 4)")
     together: float = setting(0.5, "chance that a team explores as one (deviation 4)")
     epsilon_waits: bool = setting(True, "whether it falls only after the network's first reward (deviation 4)")
-    rate_falls: bool = setting(False, "whether the learning rate goes down to nothing until the end")
     update: UpdateConfig = field(default_factory=UpdateConfig)
 
     def __post_init__(self) -> None:
@@ -57,7 +56,6 @@ class Source:
     collector: Collector
     share: float = 1.0
     explorers: Sequence[int] | None = None  # the agents that explore; None: all
-    noise: np.ndarray | None = None  # (B,N): the chance of a random action of those that do not learn
 
 
 @dataclass
@@ -135,8 +133,6 @@ class Training:
                 return None
             agents = np.arange(collector.rollout.action.shape[1])
             epsilon = epsilon * np.isin(agents, source.explorers)
-        if source.noise is not None:
-            epsilon = np.maximum(epsilon, source.noise)
         return Exploration(epsilon, config.persistence, config.together)
 
     def _number(self, source: Source) -> int:
@@ -157,9 +153,6 @@ class Training:
         config, progress, learner = self.config, self.progress, self.learner
         due, progress.updates_owed = divmod(progress.updates_owed, 1.0)
         if due and all(len(source.collector.replay) >= config.batch for source in self.sources):
-            if config.rate_falls:
-                left_to_do = max(1 - progress.steps / self.steps, 0.0)
-                learner.optimiser.param_groups[0]["lr"] = config.update.learning_rate * left_to_do
             sampling = (config.batch, self._rng, learner.device, config.update.bootstrap_at_limit)
             following: Callable[[], Packed] = partial(self.replay.sample, *sampling)
             for left in reversed(range(int(due))):

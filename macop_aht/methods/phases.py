@@ -185,13 +185,11 @@ def join(
     losses: Losses | None = None,
     self_play: float = 0.0,
     demonstrations: float = 0.0,
-    noise: float = 0.0,
 ) -> Training:
     """Train a network of one member in the ego's seats with groups: L_com, and what a method adds to it.
 
     Every group has as many environments and as many episodes of a batch as every other. `self_play` is the weight of the
-    network's own self-play (deviation 9), `demonstrations` the share of the groups' self-play in the replay, `noise` the chance
-    of a random action of the groups, in every other environment.
+    network's own self-play (deviation 9), `demonstrations` the share of the groups' self-play in the replay.
     """
     world, own, many = setup.world, range(setup.world.controllable), groups.population
     each, capacity = shares(training, many)
@@ -199,9 +197,7 @@ def join(
     replay = Replay(world, 1, capacity, training.mixer == "qmix", own, rings=many)
     pairs = np.stack([np.zeros(many, dtype=np.int64), np.arange(many)], axis=1)
     together = Seating.cross_play(net, groups, pairs, each, world.controllable)
-    noisy = noise * np.outer(np.arange(many * each) % 2, np.arange(world.n_agents) >= world.controllable)
-    collector = Collector(world, together, ego, replay, seed, setup.device, ring=group)
-    sources = [Source(collector, explorers=own, noise=noisy if noise else None)]
+    sources = [Source(Collector(world, together, ego, replay, seed, setup.device, ring=group), explorers=own)]
     added: dict[str, tuple[float, Term]] = {}
     if self_play:
         sources.append(self_play_source(world, net, training, seed + 1, setup.device))
