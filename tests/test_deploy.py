@@ -21,7 +21,7 @@ import torch
 from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
-from macop_aht.deploy.common_head import beside
+from macop_aht.deploy.common_head import TRACE, CommonHeadConfig, Habits, advantages, beside, learn
 from macop_aht.deploy.company import OFTEN, company
 from macop_aht.deploy.ego_graph import ego_graph, run_weights
 from macop_aht.deploy.export import (
@@ -38,6 +38,7 @@ from macop_aht.deploy.runtime import BundleError, EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.evaluation.matches import play, sessions
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, set_weights, weights
+from macop_aht.learner.rollout import Seating, greedy_returns
 from macop_aht.methods.macop import choose_head
 from macop_aht.onnx_format import read, write
 from macop_aht.scenarios import SCENARIOS, build
@@ -144,6 +145,30 @@ def test_a_common_head_stands_beside_the_others():
         again = Ego(ego.shape, 3)
         set_weights(again, run_weights(read(write(graph)), 3))
         torch.testing.assert_close(again.step(rows[0], memories[0])[0], ego.step(rows[0], memories[0])[0])
+
+
+def test_advantages_by_hand():
+    """Two episodes, of three steps and of one; the values behind an end do not count."""
+    reward = np.array([[0.0, 2.0], [1.0, 9.0], [3.0, 9.0]])
+    value = np.array([[0.5, 1.0], [1.0, 7.0], [2.0, 7.0], [8.0, 7.0]])
+    last = 3.0 - 2.0
+    middle = 1.0 + 0.5 * 2.0 - 1.0 + 0.5 * TRACE * last
+    first = 0.0 + 0.5 * 1.0 - 0.5 + 0.5 * TRACE * middle
+    found = advantages(reward, value, np.array([3, 1]), gamma=0.5)
+    np.testing.assert_allclose(found, [[first, 2.0 - 1.0], [middle, 0.0], [last, 0.0]])
+
+
+def test_a_common_head_learns_what_no_head_knows():
+    """One team goes south, the other north, and each head is right with one of them: the common one waits and sees."""
+    world, ego = make_ego("CN2", heads=2)
+    teams = stubborn(world, (SOUTH, NORTH))
+    ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
+    returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
+    config = CommonHeadConfig(rounds=30)
+    net, twin = (learn(world, ego, company(ego, teams), returns, config, Habits(0.0, 0.0), seed=0) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), twin.parameters(), strict=True))
+    seating = Seating.cross_play(net, teams, np.array([(0, 0), (0, 1)]), 32, world.controllable)
+    assert greedy_returns(world, seating, 1, 5, torch.device("cpu")).mean() == 1.0
 
 
 # --- Selectors

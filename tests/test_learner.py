@@ -386,6 +386,24 @@ def test_exploration_is_uniform_over_available_actions():
     assert (greedy.action != rollout.action).mean() < 0.5
 
 
+def test_actions_are_drawn_by_the_softmax_of_their_values():
+    """Of those agents that draw; an action that is not available is never drawn, and the others take the best."""
+    world = build("LBF4")
+    net = Stack(Shape.of(world), 1, torch.Generator().manual_seed(0))
+    values = torch.tensor([1.0, 0.0, 0.5, -1.0, 2.0])
+    with torch.no_grad():
+        net.heads.head2.weight.zero_()
+        net.heads.head2.bias[0] = values
+    rollout = Rollout(world, Seating.self_play(net, 4_000), 0, torch.device("cpu"))
+    rollout.batch.mask[:, :, 3] = 0
+    rollout.act(Exploration(np.zeros((1, 2)), drawn=np.array([True, False])))
+    chance = values.masked_fill(torch.arange(5) == 3, -torch.inf).softmax(dim=0)
+    found = np.bincount(rollout.action[:, 0], minlength=5) / 4_000
+    np.testing.assert_allclose(found, chance, atol=0.03)
+    assert found[3] == 0
+    assert (rollout.action[:, 1] == 4).all()
+
+
 def test_persistent_explorers_repeat_themselves_and_teams_may_explore_as_one():
     world = build("PP1")  # every action is always available
     rollout = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1, generator()), 500), seed=0, device=CPU)

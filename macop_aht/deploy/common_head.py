@@ -2,7 +2,8 @@
 
 A head of the run knows what to do with its own groups. What to do until it is clear who the others are, and with others who are
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
-all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know.
+all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. Now and then another
+group takes over in mid-episode, and half of them act at random at times: that is to teach it to go by what the others do.
 
 At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
 what its own episodes return (proximal policy optimisation, with a critic that is told the group). Values did not do here: a step
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.company import attendance
+from macop_aht.deploy.company import attendance, go_around
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
@@ -51,16 +52,25 @@ class CommonHeadConfig:
         within(self, 0, 1, "gamma", "shown")
 
 
+class Habits(NamedTuple):
+    """What teammates do beside what they have learnt."""
+
+    noise: float  # the chance of a random action, in half of the episodes
+    switches: float  # changes of the teammate in an episode of full length, on average
+
+
 class Critic(nn.Module):
-    """What the team will still get; it is told the group: (M,m,in) (M,G) -> (M,)."""
+    """What the team will still get; it is told the group: (M,m,in) (M,) -> (M,)."""
 
     def __init__(self, shape: Shape, groups: int, generator: torch.Generator) -> None:
         super().__init__()
+        self.groups = groups
         self.backbone = Backbone(replace(shape, obs=groups + shape.obs), 1, generator)
         self.output = Linear(1, shape.hidden, 1, generator)
 
     def forward(self, inputs: Tensor, group: Tensor, counts: Sequence[int]) -> Tensor:
-        told = torch.cat([group.unsqueeze(1).expand(-1, inputs.shape[1], -1), inputs], dim=-1)
+        who = nn.functional.one_hot(group, self.groups).to(inputs.dtype)
+        told = torch.cat([who.unsqueeze(1).expand(-1, inputs.shape[1], -1), inputs], dim=-1)
         memory = self.backbone(told.flatten(0, 1).unsqueeze(0), [count * inputs.shape[1] for count in counts])
         return self.output(memory).view(inputs.shape[:2]).mean(dim=1)
 
@@ -77,6 +87,7 @@ class Episodes(NamedTuple):
 
     inputs: Tensor  # (T,B,m,in)
     mask: Tensor  # (T,B,m,A) bool
+    group: Tensor  # (T,B)
     action: Tensor  # (T,B,m)
     reward: np.ndarray  # (T,B)
     length: np.ndarray  # (B,)
@@ -101,20 +112,19 @@ class Lessons:
         groups: Stack,
         returns: np.ndarray,
         config: CommonHeadConfig,
-        noise: float,
+        habits: Habits,
         seed: int,
     ) -> None:
         """`returns` (K,G) are those of the ego's heads, which are the last K of the groups."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
         self.net, self.critic = Stack(shape, 1, generator), Critic(shape, groups.population, generator)
-        who = attendance(world, groups.population, ego.n_heads)
-        pairs = np.stack([np.zeros_like(who), who], axis=1)
+        self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
+        pairs = np.stack([np.zeros_like(self._group), self._group], axis=1)
         self._rollout = Rollout(
             world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
         )
-        self._world, self._ego, self._config, self._noise = world, ego, config, noise
-        self._group = nn.functional.one_hot(torch.from_numpy(who)).float()  # (B,G)
-        self._best = torch.from_numpy(returns.argmax(axis=0)[who])  # (B,) head
+        self._world, self._ego, self._config, self._habits = world, ego, config, habits
+        self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) head
         self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
         self._rng = np.random.default_rng([seed, 1])
         self._parameters = [[*self.net.parameters()], [*self.critic.parameters()]]
@@ -135,10 +145,10 @@ class Lessons:
                 self._optimiser.step()
 
     def _play(self) -> Episodes:
-        rollout, world, size = self._rollout, self._world, len(self._best)
+        rollout, world, habits, size = self._rollout, self._world, self._habits, len(self._group)
         everywhere, ours = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) < world.controllable
         noisy = self._rng.random((size, 1)) < 0.5
-        exploration = Exploration(self._noise * noisy * ~ours, drawn=ours)
+        exploration = Exploration(habits.noise * noisy * ~ours, drawn=ours)
         rollout.begin(everywhere)
         running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
         while running.any():
@@ -146,27 +156,29 @@ class Lessons:
             seen = [array[:, ours].copy() for array in (batch.obs, rollout.last_action, batch.mask)]
             rollout.act(exploration)
             over = rollout.step()
-            steps.append((*seen, rollout.action[:, ours].copy(), batch.reward * running / self._scale))
+            steps.append(
+                (*seen, self._group.copy(), rollout.action[:, ours].copy(), batch.reward * running / self._scale)
+            )
             length += running
             running &= ~over
-        obs, last, mask, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
+            go_around(rollout, self._group, self._rng.random(size) < habits.switches / world.limit, self._rng)
+        obs, last, mask, met, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
-        return Episodes(
-            inputs, torch.from_numpy(mask != 0), torch.from_numpy(action), reward.astype(np.float32), length
-        )
+        allowed, group, taken = (torch.from_numpy(array) for array in (mask != 0, met, action))
+        return Episodes(inputs, allowed, group, taken, reward.astype(np.float32), length)
 
     @torch.no_grad()
     def _judge(self, episodes: Episodes) -> Judged:
         at, counts = packing(episodes.length)
-        inputs, mask, action = episodes.inputs[at], episodes.mask[at], episodes.action[at]
+        inputs, mask, group, action = (part[at] for part in episodes[:4])
         before, shown = torch.zeros_like(episodes.action, dtype=torch.float32), torch.zeros_like(episodes.action)
         policy = log_policy(self.net, inputs, mask, counts)[0]
         before[at] = policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
         of_all = log_policy(self._ego, inputs, mask, counts).argmax(dim=-1)  # (K,M,m)
-        shown[at] = of_all[self._best[at[1]], torch.arange(len(at[1]))]
+        shown[at] = of_all[self._best[group], torch.arange(len(group))]
         value = np.zeros((len(episodes.reward) + 1, len(episodes.length)), dtype=np.float32)
-        value[at] = self.critic(inputs, self._group[at[1]], counts).numpy()
+        value[at] = self.critic(inputs, group, counts).numpy()
         advantage = advantages(episodes.reward, value, episodes.length, self._config.gamma)
         target = torch.from_numpy(advantage + value[:-1])
         of_steps = advantage[at]
@@ -184,7 +196,7 @@ class Lessons:
         own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
         imitated = -policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
         spread = -(policy.exp() * policy).sum(dim=-1).mean()
-        off = self.critic(inputs, self._group[at[1]], counts) - judged.target[at]
+        off = self.critic(inputs, episodes.group[at], counts) - judged.target[at]
         return (1 - shown) * own + shown * imitated - entropy * spread + 0.5 * off.square().mean()
 
 
@@ -200,13 +212,13 @@ def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma:
 
 
 def learn(
-    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, noise: float, seed: int
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, habits: Habits, seed: int
 ) -> Stack:
-    """A network that joins any of the groups; half of them act at random with the chance `noise`. The same for the same seed.
+    """A network that joins any of the groups; the same for the same seed.
 
     The ego's heads, which get `returns` (K,G), are the last of the groups: see `company`.
     """
-    lessons = Lessons(world, ego, groups, returns, config, noise, seed)
+    lessons = Lessons(world, ego, groups, returns, config, habits, seed)
     for k in range(config.rounds):
         lessons.round(k / config.rounds)
     return lessons.net
