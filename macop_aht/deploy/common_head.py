@@ -3,7 +3,8 @@
 A head of the run knows what to do with its own groups. What to do until it is clear who the others are, and with others who are
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
 all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. Now and then another
-group takes over in mid-episode, and half of them act at random at times: that is to teach it to go by what the others do.
+group takes over in mid-episode, and half of them act at random, some now and then and some all the time: to teach it to go by
+what the others do, whoever they are.
 
 At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
 what its own episodes return (proximal policy optimisation, with a critic that is told the group). Values did not do here: a step
@@ -32,6 +33,8 @@ from macop_aht.scenarios.spec import World
 PARTS = 4  # of the episodes of a round: as many updates in a pass
 CLIP = 0.2  # how far the chance of an action may go in a round
 GRADIENT = 0.5  # norm of a gradient, of the policy and of the critic
+NOISY = 0.5  # share of the episodes in which teammates act at random with some chance, which is drawn
+PERSISTENCE = 0.5  # the chance that a random action of theirs is the last one again
 TRACE = 0.95  # share of what was seen later in an advantage, in a step
 
 
@@ -50,13 +53,6 @@ class CommonHeadConfig:
         at_least(self, 0, "rounds", "lr", "entropy")
         at_least(self, 1, "passes")
         within(self, 0, 1, "gamma", "shown")
-
-
-class Habits(NamedTuple):
-    """What teammates do beside what they have learnt."""
-
-    noise: float  # the chance of a random action, in half of the episodes
-    switches: float  # changes of the teammate in an episode of full length, on average
 
 
 class Critic(nn.Module):
@@ -112,10 +108,10 @@ class Lessons:
         groups: Stack,
         returns: np.ndarray,
         config: CommonHeadConfig,
-        habits: Habits,
+        switches: float,
         seed: int,
     ) -> None:
-        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups."""
+        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups; `switches` as for a recogniser."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
         self.net, self.critic = Stack(shape, 1, generator), Critic(shape, groups.population, generator)
         self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
@@ -123,7 +119,7 @@ class Lessons:
         self._rollout = Rollout(
             world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
         )
-        self._world, self._ego, self._config, self._habits = world, ego, config, habits
+        self._world, self._ego, self._config, self._switches = world, ego, config, switches
         self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) head
         self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
         self._rng = np.random.default_rng([seed, 1])
@@ -145,10 +141,10 @@ class Lessons:
                 self._optimiser.step()
 
     def _play(self) -> Episodes:
-        rollout, world, habits, size = self._rollout, self._world, self._habits, len(self._group)
+        rollout, world, size = self._rollout, self._world, len(self._group)
         everywhere, ours = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) < world.controllable
-        noisy = self._rng.random((size, 1)) < 0.5
-        exploration = Exploration(habits.noise * noisy * ~ours, drawn=ours)
+        noise = (self._rng.random((size, 1)) < NOISY) * self._rng.random((size, 1))
+        exploration = Exploration(noise * ~ours, PERSISTENCE, drawn=ours)
         rollout.begin(everywhere)
         running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
         while running.any():
@@ -161,7 +157,7 @@ class Lessons:
             )
             length += running
             running &= ~over
-            go_around(rollout, self._group, self._rng.random(size) < habits.switches / world.limit, self._rng)
+            go_around(rollout, self._group, self._rng.random(size) < self._switches / world.limit, self._rng)
         obs, last, mask, met, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
@@ -212,13 +208,13 @@ def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma:
 
 
 def learn(
-    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, habits: Habits, seed: int
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, switches: float, seed: int
 ) -> Stack:
     """A network that joins any of the groups; the same for the same seed.
 
     The ego's heads, which get `returns` (K,G), are the last of the groups: see `company`.
     """
-    lessons = Lessons(world, ego, groups, returns, config, habits, seed)
+    lessons = Lessons(world, ego, groups, returns, config, switches, seed)
     for k in range(config.rounds):
         lessons.round(k / config.rounds)
     return lessons.net

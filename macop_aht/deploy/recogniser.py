@@ -56,7 +56,7 @@ class RecogniserConfig:
     batch: int = setting(1_024, "steps in an update, about; episodes are whole")
     lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
-    hold: float = setting(0.2, "standard deviations of the returns by which another head must be better to take over")
+    hold: float = setting(0.5, "standard deviations of the returns by which another head must be better to take over")
     tire: float = setting(
         1.0, "standard deviations of the returns that a head loses if it is played for a whole episode"
     )
