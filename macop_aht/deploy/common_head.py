@@ -93,7 +93,7 @@ class Judged(NamedTuple):
     """What is known of a round before anything is learnt from it."""
 
     before: Tensor  # (T,B,m) the logarithm of the chance that each action had
-    shown: Tensor  # (T,B,m) the action of the head that is best with the group
+    shown: Tensor  # (T,B,m) the action of the head that is best with the group; zeros where nothing is shown any more
     advantage: Tensor  # (T,B)
     target: Tensor  # (T,B) for the critic
 
@@ -131,7 +131,7 @@ class Lessons:
         config, episodes = self._config, self._play()
         self._optimiser.param_groups[0]["lr"] = config.lr * (1 - done)
         shown = max(1 - done / config.shown, 0.0) if config.shown else 0.0
-        judged = self._judge(episodes)
+        judged = self._judge(episodes, shown > 0)
         for _ in range(config.passes):
             for chosen in np.array_split(self._rng.permutation(len(episodes.length)), PARTS):
                 self._optimiser.zero_grad(set_to_none=True)
@@ -165,14 +165,15 @@ class Lessons:
         return Episodes(inputs, allowed, group, taken, reward.astype(np.float32), length)
 
     @torch.no_grad()
-    def _judge(self, episodes: Episodes) -> Judged:
+    def _judge(self, episodes: Episodes, show: bool) -> Judged:
         at, counts = packing(episodes.length)
         inputs, mask, group, action = (part[at] for part in episodes[:4])
         before, shown = torch.zeros_like(episodes.action, dtype=torch.float32), torch.zeros_like(episodes.action)
         policy = log_policy(self.net, inputs, mask, counts)[0]
         before[at] = policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-        of_all = log_policy(self._ego, inputs, mask, counts).argmax(dim=-1)  # (K,M,m)
-        shown[at] = of_all[self._best[group], torch.arange(len(group))]
+        if show:
+            of_all = log_policy(self._ego, inputs, mask, counts).argmax(dim=-1)  # (K,M,m)
+            shown[at] = of_all[self._best[group], torch.arange(len(group))]
         value = np.zeros((len(episodes.reward) + 1, len(episodes.length)), dtype=np.float32)
         value[at] = self.critic(inputs, group, counts).numpy()
         advantage = advantages(episodes.reward, value, episodes.length, self._config.gamma)
