@@ -165,7 +165,7 @@ def test_a_common_head_learns_what_no_head_knows():
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
     config = CommonHeadConfig(rounds=30)
-    net, twin = (learn(world, ego, company(ego, teams), returns, config, switches=0.0, seed=0) for _ in range(2))
+    net, twin = (learn(world, ego, company(ego, teams), returns, config, seed=0) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), twin.parameters(), strict=True))
     seating = Seating.cross_play(net, teams, np.array([(0, 0), (0, 1)]), 32, world.controllable)
     assert greedy_returns(world, seating, 1, 5, torch.device("cpu")).mean() == 1.0

@@ -2,9 +2,8 @@
 
 A head of the run knows what to do with its own groups. What to do until it is clear who the others are, and with others who are
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
-all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. Now and then another
-group takes over in mid-episode, and half of them act at random, some now and then and some all the time: to teach it to go by
-what the others do, whoever they are.
+all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. Some of them act at
+random, now and then or all the time: to teach it to go by what the others do, whoever they are.
 
 At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
 what its own episodes return (proximal policy optimisation, with a critic that is told the group). Values did not do here: a step
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.company import attendance, go_around
+from macop_aht.deploy.company import attendance
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
@@ -33,7 +32,7 @@ from macop_aht.scenarios.spec import World
 PARTS = 4  # of the episodes of a round: as many updates in a pass
 CLIP = 0.2  # how far the chance of an action may go in a round
 GRADIENT = 0.5  # norm of a gradient, of the policy and of the critic
-NOISY = 0.5  # share of the episodes in which teammates act at random with some chance, which is drawn
+NOISY = 0.25  # share of the episodes in which teammates act at random with some chance, which is drawn
 PERSISTENCE = 0.5  # the chance that a random action of theirs is the last one again
 TRACE = 0.95  # share of what was seen later in an advantage, in a step
 
@@ -83,7 +82,6 @@ class Episodes(NamedTuple):
 
     inputs: Tensor  # (T,B,m,in)
     mask: Tensor  # (T,B,m,A) bool
-    group: Tensor  # (T,B)
     action: Tensor  # (T,B,m)
     reward: np.ndarray  # (T,B)
     length: np.ndarray  # (B,)
@@ -108,18 +106,18 @@ class Lessons:
         groups: Stack,
         returns: np.ndarray,
         config: CommonHeadConfig,
-        switches: float,
         seed: int,
     ) -> None:
-        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups; `switches` as for a recogniser."""
+        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
         self.net, self.critic = Stack(shape, 1, generator), Critic(shape, groups.population, generator)
-        self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
-        pairs = np.stack([np.zeros_like(self._group), self._group], axis=1)
+        who = attendance(world, groups.population, ego.n_heads)
+        pairs = np.stack([np.zeros_like(who), who], axis=1)
         self._rollout = Rollout(
             world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
         )
-        self._world, self._ego, self._config, self._switches = world, ego, config, switches
+        self._world, self._ego, self._config = world, ego, config
+        self._group = torch.from_numpy(who)  # (B,) who is in each environment
         self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) head
         self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
         self._rng = np.random.default_rng([seed, 1])
@@ -152,22 +150,19 @@ class Lessons:
             seen = [array[:, ours].copy() for array in (batch.obs, rollout.last_action, batch.mask)]
             rollout.act(exploration)
             over = rollout.step()
-            steps.append(
-                (*seen, self._group.copy(), rollout.action[:, ours].copy(), batch.reward * running / self._scale)
-            )
+            steps.append((*seen, rollout.action[:, ours].copy(), batch.reward * running / self._scale))
             length += running
             running &= ~over
-            go_around(rollout, self._group, self._rng.random(size) < self._switches / world.limit, self._rng)
-        obs, last, mask, met, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
+        obs, last, mask, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
-        allowed, group, taken = (torch.from_numpy(array) for array in (mask != 0, met, action))
-        return Episodes(inputs, allowed, group, taken, reward.astype(np.float32), length)
+        allowed, taken = torch.from_numpy(mask != 0), torch.from_numpy(action)
+        return Episodes(inputs, allowed, taken, reward.astype(np.float32), length)
 
     @torch.no_grad()
     def _judge(self, episodes: Episodes, show: bool) -> Judged:
         at, counts = packing(episodes.length)
-        inputs, mask, group, action = (part[at] for part in episodes[:4])
+        inputs, mask, action, group = episodes.inputs[at], episodes.mask[at], episodes.action[at], self._group[at[1]]
         before, shown = torch.zeros_like(episodes.action, dtype=torch.float32), torch.zeros_like(episodes.action)
         policy = log_policy(self.net, inputs, mask, counts)[0]
         before[at] = policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
@@ -193,7 +188,7 @@ class Lessons:
         own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
         imitated = -policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
         spread = -(policy.exp() * policy).sum(dim=-1).mean()
-        off = self.critic(inputs, episodes.group[at], counts) - judged.target[at]
+        off = self.critic(inputs, self._group[at[1]], counts) - judged.target[at]
         return (1 - shown) * own + shown * imitated - entropy * spread + 0.5 * off.square().mean()
 
 
@@ -208,14 +203,12 @@ def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma:
     return found
 
 
-def learn(
-    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, switches: float, seed: int
-) -> Stack:
+def learn(world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, seed: int) -> Stack:
     """A network that joins any of the groups; the same for the same seed.
 
     The ego's heads, which get `returns` (K,G), are the last of the groups: see `company`.
     """
-    lessons = Lessons(world, ego, groups, returns, config, switches, seed)
+    lessons = Lessons(world, ego, groups, returns, config, seed)
     for k in range(config.rounds):
         lessons.round(k / config.rounds)
     return lessons.net

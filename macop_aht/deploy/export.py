@@ -233,7 +233,7 @@ def _with_common_head(
         return ego
     say(f"the common head learns from {config.common.rounds:,} rounds of episodes")
     returns, seed = cross_returns(setup, ego, company, setup.phase_seed(3_003)), setup.phase_seed(3_004)
-    net = common_head.learn(setup.world, ego, company, returns, config.common, config.switches, seed)
+    net = common_head.learn(setup.world, ego, company, returns, config.common, seed)
     return common_head.beside(ego, net)
 
 
