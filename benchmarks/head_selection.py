@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ import numpy as np
 
 from macop_aht import places, zoo
 from macop_aht.deploy.export import group_policies
-from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.deploy.runtime import EgoAgent, read_manifest
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.matches import Player, sessions
 from macop_aht.scenarios import build
@@ -85,7 +84,7 @@ class Bench:
 
 
 def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: int) -> Bench:
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_manifest(folder)
     scenario, world = manifest["scenario"], build(manifest["scenario"])
     settings, met = (folder / "run.toml").read_bytes(), Bundle(folder).met
     cards = zoo.cards(scenario)
@@ -247,7 +246,8 @@ def main() -> int:
     parser.add_argument("--test", type=int, default=8, help="episodes of a session that count")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "head_selection.md")
     arguments = parser.parse_args()
-    manifests = {path.parent: json.loads(path.read_text()) for path in places.find("agents").rglob("manifest.json")}
+    folders = [path.parent for path in places.find("agents").rglob("manifest.json")]
+    manifests = {folder: read_manifest(folder) for folder in folders}
     shipped = {
         folder: f"{about['scenario']}: {about['method']}, seed {about['seed']}"
         for folder, about in manifests.items()

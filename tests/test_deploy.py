@@ -158,15 +158,26 @@ def test_advantages_by_hand():
     np.testing.assert_allclose(found, [[first, 2.0 - 1.0], [middle, 0.0], [last, 0.0]])
 
 
-def test_a_common_head_learns_what_no_head_knows():
-    """One team goes south, the other north, and each head is right with one of them: the common one waits and sees."""
+def common_head(rounds, monkeypatch):
+    """The network, its two teams of opposite habits, and the world: each head of the ego is right with one of them."""
+    monkeypatch.setattr("macop_aht.deploy.company.AT_ONCE", 1_600)
     world, ego = make_ego("CN2", heads=2)
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-    config = CommonHeadConfig(rounds=30)
-    net, twin = (learn(world, ego, company(ego, teams), returns, config, seed=0) for _ in range(2))
+    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), seed=0), teams, world
+
+
+def test_the_same_seed_gives_the_same_common_head(monkeypatch):
+    net, twin, other = (common_head(rounds, monkeypatch)[0] for rounds in (2, 2, 3))
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), twin.parameters(), strict=True))
+    assert not torch.equal(net.heads.head2.bias, other.heads.head2.bias)
+
+
+@pytest.mark.slow
+def test_a_common_head_learns_what_no_head_knows(monkeypatch):
+    """It waits until it sees where the others go."""
+    net, teams, world = common_head(100, monkeypatch)
     seating = Seating.cross_play(net, teams, np.array([(0, 0), (0, 1)]), 32, world.controllable)
     assert greedy_returns(world, seating, 1, 5, torch.device("cpu")).mean() == 1.0
 
