@@ -141,7 +141,7 @@ def test_a_common_head_stands_beside_the_others():
             )
             torch.testing.assert_close(both, torch.cat([own, other]))
         graph = ego_graph(weights(joined), len(world.actions), world.n_agents)
-        check_parity(joined, write(graph), world)
+        check_parity(joined, write(graph), world, common=True)
         again = Ego(ego.shape, 3)
         set_weights(again, run_weights(read(write(graph)), 3))
         torch.testing.assert_close(again.step(rows[0], memories[0])[0], ego.step(rows[0], memories[0])[0])

@@ -14,7 +14,8 @@ before anything is seen, and it leaks towards not knowing with every step.
                                               tired: a little for every step that a head has been played in this episode
 
 Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. Where two
-agents stand in each other's way, they would stand there for good, hence the tiring. The correction is what makes a head's
+agents stand in each other's way, they would stand there for good, hence the tiring. One of the heads may be a common one (see
+`common_head`), which is played until it is clear that another is better. The correction is what makes a head's
 value depend on where the others have left it. It also serves with teammates that are none of the groups: what a head gets
 where things stand like this may be known where the name of the group is not. For the sake of such teammates the ego's own
 heads are among the groups: each is another way of acting as a group that it was trained with.
