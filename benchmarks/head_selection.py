@@ -102,10 +102,10 @@ def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: in
     return Bench(folder, world, scenario, method, heads, manifest["heads"] > heads, mates, tiers, seeds, per_seed, test)
 
 
-def by_head(bench: Bench, first: int = 0) -> np.ndarray:
-    """What every head gets with every teammate, the common one last: (mates,seeds,heads). Sessions are numbered from `first`."""
+def by_head(bench: Bench, heads: int, first: int = 0) -> np.ndarray:
+    """What the first so many heads get with every teammate: (mates,seeds,heads). Sessions are numbered from `first`."""
     found = []
-    for head in range(bench.heads + bench.common):
+    for head in range(heads):
         agent = EgoAgent.load(bench.folder, None, teams=len(bench.mates) * bench.seeds * bench.sessions)
         agent.head = head
         found.append(bench.returns(agent, bench.mates, bench.test, first=first).mean(axis=(2, 3)))
@@ -114,7 +114,7 @@ def by_head(bench: Bench, first: int = 0) -> np.ndarray:
 
 def best_heads(bench: Bench) -> np.ndarray:
     """The head of the run that does best with each teammate, by other episodes: else it would be the luckiest: (mates,)."""
-    return by_head(bench, first=OTHERS)[..., : bench.heads].mean(axis=1).argmax(axis=1)
+    return by_head(bench, bench.heads, first=OTHERS).mean(axis=1).argmax(axis=1)
 
 
 def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
@@ -260,11 +260,12 @@ def main() -> int:
     written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
-        heads, best = by_head(bench), best_heads(bench)
+        heads, best = by_head(bench, bench.heads + bench.common), best_heads(bench)
         found = results(bench, heads, best)
         tables[bench.name] = "\n".join(table(bench, found))
         print(f"{bench.name}: {tables[bench.name]}", flush=True)
         line = switch(bench, heads, best)
+        switched.pop(bench.name, None)
         switched |= {bench.name: line} if line else {}
         written += rows(bench, found)
     options = f"--seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}"

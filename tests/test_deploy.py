@@ -52,19 +52,21 @@ def make_ego(scenario, heads=3, seed=0):
     return world, Ego(Shape.of(world), heads, torch.Generator().manual_seed(seed))
 
 
-def make_recogniser(world, ego, returns, seed=1, **settings):
+def make_recogniser(world, ego, returns, seed=1, common=False, **settings):
     generator = torch.Generator().manual_seed(seed)
-    return Recogniser(ego.shape, returns, RecogniserConfig(**settings), world.limit, generator)
+    return Recogniser(Shape.of(world), returns, RecogniserConfig(**settings), world.limit, generator, common)
 
 
 @pytest.fixture
 def bundle(tmp_path):
+    """Three heads of a run and a common one, none of them trained."""
     world, ego = make_ego("LBF4")
     folder, rng = tmp_path / "bundle", np.random.default_rng(0)
-    untrained = make_recogniser(world, ego, rng.random((3, 5)), seed=0)
+    joined = beside(ego, Stack(ego.shape, 1, torch.Generator().manual_seed(1)))
+    untrained = make_recogniser(world, joined, rng.random((4, 5)), seed=0, common=True)
     recognition = Recognition([f"0/{k}" for k in range(5)], weights(untrained))
     about = {"scenario": "LBF4", "method": "macop", "seed": 0}
-    write_bundle(folder, weights(ego), world, about, recognition=recognition)
+    write_bundle(folder, weights(joined), world, about, recognition=recognition, common=True)
     return folder
 
 
@@ -96,9 +98,11 @@ def test_a_graph_that_differs_is_not_exported():
 
 @pytest.mark.parametrize("scenario", ["LBF4", "CN3", "SMAC2"])
 def test_the_agent_plays_as_torch_does(scenario, tmp_path):
-    """Five teams over several episodes, each with its own head."""
-    world, ego = make_ego(scenario)
-    write_bundle(tmp_path / "b", weights(ego), world, {"scenario": scenario, "method": "macop", "seed": 0})
+    """Five teams over several episodes, each with its own head, one of them with the common one."""
+    world, ego = make_ego(scenario, heads=2)
+    ego = beside(ego, Stack(ego.shape, 1, torch.Generator().manual_seed(1)))
+    about = {"scenario": scenario, "method": "macop", "seed": 0}
+    write_bundle(tmp_path / "b", weights(ego), world, about, common=True)
     agent = EgoAgent.load(tmp_path / "b", teams=5)
     for _ in range(2):
         for team in range(5):
@@ -107,7 +111,7 @@ def test_the_agent_plays_as_torch_does(scenario, tmp_path):
     batch, own = Batch(world, 5), world.controllable
     batch.reset()
     agent.episode_begin()
-    memory, last = torch.zeros(1, 5 * own, 64), torch.full((5 * own,), -1)
+    memory, last = torch.zeros(1, 5 * own, ego.shape.hidden), torch.full((5 * own,), -1)
     rng = np.random.default_rng(0)
     for _ in range(12):
         action = agent.act(batch.obs[:, :own], batch.mask[:, :own])
@@ -390,6 +394,9 @@ def test_a_head_tires():
             )
         heads.append(int(values.argmax()))
     assert heads == [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0]
+    common = make_recogniser(world, ego, np.zeros((3, 5)), common=True).tire
+    assert (common[:2] > 0).all()
+    assert common[2] == 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -601,6 +608,15 @@ def test_mistakes_are_answered(bundle, tmp_path):
         EgoAgent.load(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="at least 1"):
         EgoAgent.load(bundle, teams=0)
+
+
+def test_a_bundle_of_before_there_were_common_heads(told, tmp_path):
+    shutil.copytree(told[3], tmp_path / "bundle")
+    path = tmp_path / "bundle" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    assert manifest.pop("run_heads") == 2
+    path.write_text(json.dumps(manifest))
+    assert EgoAgent.load(path.parent).budget == 8
 
 
 def test_damaged_bundles_are_refused(bundle):

@@ -26,6 +26,7 @@ export class EgoAgent {
   static async load(folder, selector = "meta-test", budget = undefined) {
     if (selector === "thompson") throw new Error("thompson wants random draws; choose meta-test or halving");
     const manifest = JSON.parse(await readFile(path.join(folder, "manifest.json"), "utf8"));
+    manifest.run_heads ??= manifest.heads; // bundles of before there were common heads
     const agent = new EgoAgent();
     agent.manifest = manifest;
     agent.network = await session(folder, manifest, "agent.onnx");

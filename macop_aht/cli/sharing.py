@@ -67,7 +67,8 @@ def _zoo_verify(arguments: argparse.Namespace) -> None:
 
 def add_export(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("export", help="write a trained ego as an ONNX bundle, for apps without torch")
-    parser.add_argument("run_folder", metavar="RUN")
+    about = "a finished run; or a bundle whose groups are in the zoo: all but its run's heads is learnt anew"
+    parser.add_argument("run_folder", metavar="RUN", help=about)
     parser.add_argument("--out", required=True, metavar="FOLDER")
     if words[:1] == ["export"]:
         from macop_aht.deploy.recogniser import RecogniserConfig

@@ -119,7 +119,7 @@ def card(manifest: Mapping[str, Any], by_tier: Mapping[str, str] | None = None, 
         f"# {manifest['method']} on {manifest['scenario']}, seed {manifest['seed']}",
         "",
         f"An ego agent of {_count(manifest['run_heads'], 'head')}{more}. Its run has {_count(len(groups), 'group')} of "
-        f"teammates: it has learnt with {len(manifest['company']['learnt_with'])} of them, its recogniser has met all. "
+        f"teammates: the run's heads learnt with {len(manifest['company']['learnt_with'])} of them, the recogniser has met all. "
         "Settings: run.toml.",
         "",
         "## With the groups of its own run",

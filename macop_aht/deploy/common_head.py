@@ -42,15 +42,15 @@ class CommonHeadConfig:
     """How the common head learns."""
 
     rounds: int = setting(1_000, "rounds of some hundred episodes with all groups at once; 0: no common head")
-    passes: int = setting(3, "times that an episode is learnt from")
-    lr: float = setting(1e-3, "of Adam at first; it goes down to nothing")
+    epochs: int = setting(3, "times that a round is learnt from")
+    learning_rate: float = setting(1e-3, "of Adam at first; it goes down to nothing")
     gamma: float = setting(0.99, "discount per step")
     entropy: float = setting(0.01, "weight of the policy's entropy at first; it goes down to nothing")
     shown: float = setting(0.3, "part of the training in which it is shown, less and less, what the best head would do")
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "rounds", "lr", "entropy")
-        at_least(self, 1, "passes")
+        at_least(self, 0, "rounds", "learning_rate", "entropy")
+        at_least(self, 1, "epochs")
         within(self, 0, 1, "gamma", "shown")
 
 
@@ -127,10 +127,10 @@ class Lessons:
     def round(self, done: float) -> None:
         """Play an episode in every environment and learn from it, when `done` of the training is done."""
         config, episodes = self._config, self._play()
-        self._optimiser.param_groups[0]["lr"] = config.lr * (1 - done)
+        self._optimiser.param_groups[0]["lr"] = config.learning_rate * (1 - done)
         shown = max(1 - done / config.shown, 0.0) if config.shown else 0.0
         judged = self._judge(episodes, shown > 0)
-        for _ in range(config.passes):
+        for _ in range(config.epochs):
             for chosen in np.array_split(self._rng.permutation(len(episodes.length)), PARTS):
                 self._optimiser.zero_grad(set_to_none=True)
                 self._loss(episodes, judged, chosen, shown, config.entropy * (1 - done)).backward()
@@ -147,10 +147,10 @@ class Lessons:
         running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
         while running.any():
             batch = rollout.batch
-            seen = [array[:, ours].copy() for array in (batch.obs, rollout.last_action, batch.mask)]
+            seen = [array[:, ours] for array in (batch.obs, rollout.last_action, batch.mask)]
             rollout.act(exploration)
             over = rollout.step()
-            steps.append((*seen, rollout.action[:, ours].copy(), batch.reward * running / self._scale))
+            steps.append((*seen, rollout.action[:, ours], batch.reward * running / self._scale))
             length += running
             running &= ~over
         obs, last, mask, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
@@ -186,10 +186,12 @@ class Lessons:
         taken = policy.gather(-1, episodes.action[at].unsqueeze(-1)).squeeze(-1)
         change, gain = (taken - judged.before[at]).exp(), judged.advantage[at].unsqueeze(-1)
         own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
-        imitated = -policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
         spread = -(policy.exp() * policy).sum(dim=-1).mean()
         off = self.critic(inputs, self._group[at[1]], counts) - judged.target[at]
-        return (1 - shown) * own + shown * imitated - entropy * spread + 0.5 * off.square().mean()
+        loss = (1 - shown) * own - entropy * spread + 0.5 * off.square().mean()
+        if shown:
+            loss = loss - shown * policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
+        return loss
 
 
 def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma: float) -> np.ndarray:

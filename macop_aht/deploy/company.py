@@ -12,7 +12,7 @@ from macop_aht.learner.networks import Ego, Stack
 from macop_aht.scenarios.spec import World
 
 AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
-ENVIRONMENTS = (64, 512)  # in lockstep, at least and at most; one for each group
+ENVIRONMENTS = (64, 512)  # in lockstep, at least and about at most; as many for each group
 OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
 
 

@@ -1,4 +1,4 @@
-"""From a finished run, or another bundle, to an ego bundle: the agent with all its heads as one ONNX graph, its selectors, and a manifest.
+"""From a finished run, or another bundle, to an ego bundle: the agent with all its heads as one graph, its selectors, a manifest.
 
 agent.onnx       obs (N,D), last_action (N,), agent (N,), memory (N,H) -> q (N,K,A) of all heads, next_memory (N,H)
 selectors/*.onnx which head to play: see `selectors`

@@ -11,7 +11,8 @@ before anything is seen, and it leaks towards not knowing with every step.
     prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
     value  = belief @ returns + correction    returns: measured from the first step on; correction: learnt, from memory and belief
     head   = argmax (value + hold - tired)    hold: something for the head that is being played
-                                              tired: a little for every step that a head has been played in this episode
+                                              tired: a little for every step that a head has been played in this episode;
+                                              a common head never tires
 
 Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. Where two
 agents stand in each other's way, they would stand there for good, hence the tiring. One of the heads may be a common one (see
@@ -35,7 +36,7 @@ from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.common_head import CommonHeadConfig
 from macop_aht.deploy.company import attendance
 from macop_aht.deploy.selectors import belief_size
-from macop_aht.learner.networks import HIDDEN, Backbone, Ego, Linear, Shape, Stack, encode
+from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.learner.update import clip_per_member
@@ -59,7 +60,7 @@ class RecogniserConfig:
     leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
     hold: float = setting(0.5, "standard deviations of the returns by which another head must be better to take over")
     tire: float = setting(
-        1.0, "standard deviations of the returns that a head loses if it is played for a whole episode"
+        1.0, "standard deviations of the returns that a head of the run loses if it is played for a whole episode"
     )
     passes: int = setting(3, "times that an episode is learnt from")
     switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
@@ -219,7 +220,7 @@ class Meetings:
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
-        width = config.members * HIDDEN
+        width = config.members * Shape.of(world).hidden
         size = belief_size(groups.population, world.controllable, width, ego.n_heads)
         self._belief = torch.zeros(len(self.group), size)
         self._rng = np.random.default_rng([seed, 1])

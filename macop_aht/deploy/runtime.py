@@ -90,9 +90,7 @@ class EgoAgent:
         self.heads, self.controllable = manifest["heads"], manifest["controllable"]
         asked = {tensor.name: tensor.shape for tensor in chooser[0].get_inputs()} if chooser else {}
         self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
-        choices = (
-            asked["tried"][0] if self._by_episode else 0
-        )  # the run's heads; zero-shot needs no episodes to choose by
+        choices = manifest["run_heads"] if self._by_episode else 0  # zero-shot needs no episodes to choose by
         usual = META_EPISODES * choices
         self.budget = usual if budget is None or not self._by_episode else budget
         self._rng = np.random.default_rng(seed)
@@ -128,7 +126,7 @@ class EgoAgent:
         budget: int | None = None,
         seed: int = 0,
     ) -> EgoAgent:
-        """The agent in a bundle's folder. `budget` is the number of episodes for choosing a head; without it, 4 per head."""
+        """The agent in a bundle's folder. `budget` is the number of episodes for choosing a head; without it, 4 for each."""
         folder = bundle_folder(path)
         manifest = read_manifest(folder)
         known = sorted(
@@ -340,6 +338,7 @@ def bundle_manifest(name: str | Path) -> dict[str, Any] | None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
+    """What the bundle in a folder says of itself."""
     path = folder / "manifest.json"
     if not path.is_file():
         raise FileNotFoundError(
@@ -349,12 +348,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != 1:
             raise BundleError(f"{path} is of format {manifest['format']}; this version reads 1. Upgrade macop-aht")
-        kinds = {"scenario": str, "heads": int, "controllable": int, "hidden": int, "observations": list, "actions": list,
-                 "sha256": dict}  # fmt: skip
+        manifest.setdefault("run_heads", manifest["heads"])  # bundles of before there were common heads
+        kinds = {"scenario": str, "heads": int, "run_heads": int, "controllable": int, "hidden": int, "observations": list,
+                 "actions": list, "sha256": dict}  # fmt: skip
         wrong = [name for name, kind in kinds.items() if not isinstance(manifest[name], kind)]
         if wrong or "agent.onnx" not in manifest["sha256"]:
             raise BundleError(f"{path} is damaged (look at {', '.join(wrong) or 'sha256'}); export the bundle again")
-        manifest.setdefault("run_heads", manifest["heads"])  # bundles of before there were common heads
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise BundleError(f"{path} is damaged ({error!r}); export the bundle again") from error
     return manifest

@@ -11,7 +11,7 @@ import torch
 
 from macop_aht import zoo
 from macop_aht.deploy.ego_graph import run_weights
-from macop_aht.deploy.runtime import bundle_content, read_manifest
+from macop_aht.deploy.runtime import BundleError, bundle_content, bundle_folder, read_manifest
 from macop_aht.learner.networks import Ego, Shape, Stack, member_weights, set_member, set_weights
 from macop_aht.methods.origins import ego_of, groups_held, joined, maker_of
 from macop_aht.methods.phases import Setup
@@ -34,7 +34,8 @@ class Subject(NamedTuple):
 
 def read_subject(folder: Path) -> Subject:
     """What a run's folder holds, or a bundle's with the zoo's groups."""
-    return of_bundle(folder) if (folder / "manifest.json").is_file() else of_run(folder)
+    bundle = bundle_folder(folder)
+    return of_bundle(bundle) if (bundle / "manifest.json").is_file() else of_run(folder)
 
 
 def of_run(folder: Path) -> Subject:
@@ -53,19 +54,23 @@ def of_bundle(folder: Path) -> Subject:
     heads = manifest["run_heads"]
     ego = Ego(Shape.of(setup.world), heads)
     set_weights(ego, run_weights(read(bundle_content(folder, manifest, "agent.onnx")), heads))
+    told = ("scenario", "method", "seed", "company")
+    if not {*told} <= {*manifest}:
+        raise BundleError(f"the manifest in {folder} does not say which groups its run had; export the run itself")
+    about = {name: manifest[name] for name in told}
     cards = {card.sha256: card for card in zoo.cards(manifest["scenario"]).values()}
-    files = manifest["company"]["sha256"]
-    found = {name: next((cards[one] for one in pair if one in cards), None) for name, pair in files.items()}
-    missing = [name for name, card in found.items() if card is None]
+    groups, missing = {}, []
+    for name, files in manifest["company"]["sha256"].items():
+        card = next((cards[file] for file in files if file in cards), None)
+        if card:
+            groups[name] = _network(graphs.network_weights(zoo.graph(card)), setup.world)
+        else:
+            missing.append(name)
     if missing:
         raise ValueError(
             f"the zoo lacks the groups {', '.join(missing)} of the run that {folder} is from; export the run itself, or name a "
             "zoo that has them in MACOP_ZOO"
         )
-    groups = {
-        name: _network(graphs.network_weights(zoo.graph(card)), setup.world) for name, card in found.items() if card
-    }
-    about = {name: manifest[name] for name in ("scenario", "method", "seed", "company")}
     return Subject(setup, about, folder / "run.toml", ego, groups)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from macop_aht.config import at_least, setting
-from macop_aht.learner.networks import Ego, encode, weights
+from macop_aht.learner.networks import Ego, encode, member_weights
 from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import Groups, borrow
@@ -80,8 +80,7 @@ def policies(groups: Groups, world: World) -> list[Policy]:
     """The groups as teammates."""
     found: list[Policy] = []
     for name in groups.names:
-        own = {part: array[0] for part, array in weights(groups[name]).items()}
-        content = write(graphs.group_graph(own, len(world.actions), world.n_agents))
+        content = write(graphs.group_graph(member_weights(groups[name], 0), len(world.actions), world.n_agents))
         found.append(OnnxPolicy(name, world, content, name))
     return found
 
