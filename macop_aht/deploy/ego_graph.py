@@ -45,10 +45,8 @@ def run_weights(graph: Graph, heads: int) -> dict[str, np.ndarray]:
     stored = graph.weights
     inner = stored["heads.head2.weight"].shape[1]  # as wide as the memory of the run's heads, which comes first
     first = np.concatenate([stored["by_obs"], stored["by_last_action"][:-1], stored["by_agent_number"]])[:, :inner]
-    found = {
-        "backbone.encoder1.weight": first,
-        "backbone.encoder1.bias": np.zeros_like(first[0]),
-    }  # agents' rows have it
+    nothing = np.zeros_like(first[0])  # the bias is in the agents' rows
+    found = {"backbone.encoder1.weight": first, "backbone.encoder1.bias": nothing}
     for layer, gates in (("encoder2", 1), ("gru_input", 3), ("gru_hidden", 3)):
         weight, bias = stored[f"backbone.{layer}.weight"], stored[f"backbone.{layer}.bias"]
         found[f"backbone.{layer}.weight"] = weight.reshape(len(weight), gates, -1)[:inner, :, :inner].reshape(inner, -1)
