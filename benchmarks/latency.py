@@ -30,7 +30,7 @@ from macop_aht.deploy.common_head import beside
 from macop_aht.deploy.export import Recognition, write_bundle
 from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
+from macop_aht.learner.networks import Ego, Shape, encode, weights
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
@@ -98,7 +98,8 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     shape = Shape.of(world)
-    ego = beside(Ego(shape, heads, generator), Stack(shape, 1, generator))
+    run, common = Ego(shape, heads, generator), Ego(shape, 1, generator)
+    ego = beside(run, common)
     returns = np.random.default_rng(0).random((ego.n_heads, groups))
     recogniser = Recogniser(shape, returns, RecogniserConfig(), world.limit, generator)
     recognition = Recognition([str(k) for k in range(groups)], weights(recogniser))
@@ -106,7 +107,7 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "bundle"
         about = {"scenario": scenario, "method": "none", "seed": 0}
-        write_bundle(folder, weights(ego), world, about, None, recognition, common=True)
+        write_bundle(folder, weights(run), world, about, None, recognition, weights(common))
         for teams, turn in product((1, MANY), TURNS):
             contestants = decisions(world, ego, recogniser, folder, teams)
             plain, ours, plain_told, told = microseconds(contestants, max(rounds // (1 + teams // 16), 50), turn)

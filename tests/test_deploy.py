@@ -62,11 +62,12 @@ def bundle(tmp_path):
     """Three heads of a run and a common one, none of them trained."""
     world, ego = make_ego("LBF4")
     folder, rng = tmp_path / "bundle", np.random.default_rng(0)
-    joined = beside(ego, Stack(ego.shape, 1, torch.Generator().manual_seed(1)))
+    common = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
+    joined = beside(ego, common)
     untrained = make_recogniser(world, joined, rng.random((4, 5)), seed=0, common=True)
     recognition = Recognition([f"0/{k}" for k in range(5)], weights(untrained))
     about = {"scenario": "LBF4", "method": "macop", "seed": 0}
-    write_bundle(folder, weights(joined), world, about, recognition=recognition, common=True)
+    write_bundle(folder, weights(ego), world, about, recognition=recognition, common=weights(common))
     return folder
 
 
@@ -100,9 +101,10 @@ def test_a_graph_that_differs_is_not_exported():
 def test_the_agent_plays_as_torch_does(scenario, tmp_path):
     """Five teams over several episodes, each with its own head, one of them with the common one."""
     world, ego = make_ego(scenario, heads=2)
-    ego = beside(ego, Stack(ego.shape, 1, torch.Generator().manual_seed(1)))
+    common = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
     about = {"scenario": scenario, "method": "macop", "seed": 0}
-    write_bundle(tmp_path / "b", weights(ego), world, about, common=True)
+    write_bundle(tmp_path / "b", weights(ego), world, about, common=weights(common))
+    ego = beside(ego, common)
     agent = EgoAgent.load(tmp_path / "b", teams=5)
     for _ in range(2):
         for team in range(5):
@@ -133,7 +135,7 @@ def test_the_agent_plays_as_torch_does(scenario, tmp_path):
 def test_a_common_head_stands_beside_the_others():
     """Over several steps, the heads give what they gave, and the last one what the network gives that it was made of."""
     world, ego = make_ego("CN3", heads=3)
-    net = Stack(ego.shape, 1, torch.Generator().manual_seed(1))
+    net = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
     joined, feed = beside(ego, net), recorded_feed(world, ego.shape.hidden, 24)
     given = (torch.from_numpy(feed[name]) for name in ("obs", "last_action", "agent"))
     rows = encode(ego.shape, *given).view(4, 1, 6, -1)
@@ -144,10 +146,10 @@ def test_a_common_head_stands_beside_the_others():
                 part.step(inputs, memory) for part, memory in zip((ego, net, joined), memories, strict=True)
             )
             torch.testing.assert_close(both, torch.cat([own, other]))
-        graph = ego_graph(weights(joined), len(world.actions), world.n_agents)
+        graph = ego_graph(weights(ego), len(world.actions), world.n_agents, weights(net))
         check_parity(joined, write(graph), world, common=True)
         again = Ego(ego.shape, 3)
-        set_weights(again, run_weights(read(write(graph)), 3))
+        set_weights(again, run_weights(read(write(graph))))
         torch.testing.assert_close(again.step(rows[0], memories[0])[0], ego.step(rows[0], memories[0])[0])
 
 
@@ -169,7 +171,7 @@ def common_head(rounds, monkeypatch):
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), seed=0), teams, world
+    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), 0.0, seed=0), teams, world
 
 
 def test_the_same_seed_gives_the_same_common_head(monkeypatch):
@@ -715,7 +717,7 @@ def test_a_bundle_is_exported_again(tmp_path):
     brief = ["--steps", "2000", "--rounds", "0", "--test-episodes", "2", "--tier-episodes", "0", "--plot", "no"]
     assert main(["export", str(before), "--out", str(after), *brief]) == 0
     old, new = (json.loads((folder / "manifest.json").read_text()) for folder in (before, after))
-    kept = [run_weights(read((folder / "agent.onnx").read_bytes()), 2) for folder in (before, after)]
+    kept = [run_weights(read((folder / "agent.onnx").read_bytes())) for folder in (before, after)]
     for first, second in zip(*(found.values() for found in kept), strict=True):
         np.testing.assert_array_equal(first, second)
     assert new["heads"] == new["run_heads"] == 2

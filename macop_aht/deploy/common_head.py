@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.company import attendance
+from macop_aht.deploy.company import attendance, go_around
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
@@ -70,7 +70,7 @@ class Critic(nn.Module):
         return self.output(memory).view(inputs.shape[:2]).mean(dim=1)
 
 
-def log_policy(net: Stack | Ego, inputs: Tensor, mask: Tensor, counts: Sequence[int]) -> Tensor:
+def log_policy(net: Ego, inputs: Tensor, mask: Tensor, counts: Sequence[int]) -> Tensor:
     """The logarithm of each action's chance, by each of the network's K heads: (M,m,in) (M,m,A) -> (K,M,m,A)."""
     rows = [count * inputs.shape[1] for count in counts]
     values = net(inputs.flatten(0, 1).unsqueeze(0), rows).unflatten(1, inputs.shape[:2])
@@ -82,6 +82,7 @@ class Episodes(NamedTuple):
 
     inputs: Tensor  # (T,B,m,in)
     mask: Tensor  # (T,B,m,A) bool
+    group: Tensor  # (T,B) who was there
     action: Tensor  # (T,B,m)
     reward: np.ndarray  # (T,B)
     length: np.ndarray  # (B,)
@@ -106,18 +107,18 @@ class Lessons:
         groups: Stack,
         returns: np.ndarray,
         config: CommonHeadConfig,
+        switches: float,
         seed: int,
     ) -> None:
-        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups."""
+        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups; `switches` as for a recogniser."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
-        self.net, self.critic = Stack(shape, 1, generator), Critic(shape, groups.population, generator)
-        who = attendance(world, groups.population, ego.n_heads)
-        pairs = np.stack([np.zeros_like(who), who], axis=1)
+        self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population, generator)
+        self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
+        pairs = np.stack([np.zeros_like(self._group), self._group], axis=1)
         self._rollout = Rollout(
             world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
         )
-        self._world, self._ego, self._config = world, ego, config
-        self._group = torch.from_numpy(who)  # (B,) who is in each environment
+        self._world, self._ego, self._config, self._switches = world, ego, config, switches
         self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) head
         self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
         self._rng = np.random.default_rng([seed, 1])
@@ -150,19 +151,20 @@ class Lessons:
             seen = [array[:, ours] for array in (batch.obs, rollout.last_action, batch.mask)]
             rollout.act(exploration)
             over = rollout.step()
-            steps.append((*seen, rollout.action[:, ours], batch.reward * running / self._scale))
+            steps.append((*seen, self._group.copy(), rollout.action[:, ours], batch.reward * running / self._scale))
             length += running
             running &= ~over
-        obs, last, mask, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
+            go_around(rollout, self._group, self._rng.random(size) < self._switches / world.limit, self._rng)
+        obs, last, mask, met, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
-        allowed, taken = torch.from_numpy(mask != 0), torch.from_numpy(action)
-        return Episodes(inputs, allowed, taken, reward.astype(np.float32), length)
+        allowed, group, taken = (torch.from_numpy(array) for array in (mask != 0, met, action))
+        return Episodes(inputs, allowed, group, taken, reward.astype(np.float32), length)
 
     @torch.no_grad()
     def _judge(self, episodes: Episodes, show: bool) -> Judged:
         at, counts = packing(episodes.length)
-        inputs, mask, action, group = episodes.inputs[at], episodes.mask[at], episodes.action[at], self._group[at[1]]
+        inputs, mask, group, action = (part[at] for part in episodes[:4])
         before, shown = torch.zeros_like(episodes.action, dtype=torch.float32), torch.zeros_like(episodes.action)
         policy = log_policy(self.net, inputs, mask, counts)[0]
         before[at] = policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
@@ -187,7 +189,7 @@ class Lessons:
         change, gain = (taken - judged.before[at]).exp(), judged.advantage[at].unsqueeze(-1)
         own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
         spread = -(policy.exp() * policy).sum(dim=-1).mean()
-        off = self.critic(inputs, self._group[at[1]], counts) - judged.target[at]
+        off = self.critic(inputs, episodes.group[at], counts) - judged.target[at]
         loss = (1 - shown) * own - entropy * spread + 0.5 * off.square().mean()
         if shown:
             loss = loss - shown * policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
@@ -205,19 +207,21 @@ def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma:
     return found
 
 
-def learn(world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, seed: int) -> Stack:
+def learn(
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, switches: float, seed: int
+) -> Ego:
     """A network that joins any of the groups; the same for the same seed.
 
     The ego's heads, which get `returns` (K,G), are the last of the groups: see `company`.
     """
-    lessons = Lessons(world, ego, groups, returns, config, seed)
+    lessons = Lessons(world, ego, groups, returns, config, switches, seed)
     for k in range(config.rounds):
         lessons.round(k / config.rounds)
     return lessons.net
 
 
 @torch.no_grad()
-def beside(ego: Ego, net: Stack) -> Ego:
+def beside(ego: Ego, net: Ego) -> Ego:
     """An ego with one head more: the network's, which has a memory of its own behind the ego's."""
     hidden = ego.shape.hidden
     joined = Ego(replace(ego.shape, hidden=2 * hidden), 0)

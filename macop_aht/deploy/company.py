@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from macop_aht.learner.networks import Ego, Stack
+from macop_aht.learner.rollout import Rollout
 from macop_aht.scenarios.spec import World
 
 AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
@@ -27,3 +28,12 @@ def attendance(world: World, groups: int, heads: int) -> np.ndarray:
     who = [*range(met)] * (OFTEN if heads else 1) + [*range(met, groups)]
     copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // len(who))
     return np.repeat(who, copies)
+
+
+def go_around(rollout: Rollout, group: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> None:
+    """The teammates of these environments, (B,) bool, change places in mid-episode; `group` (B,) says who is where."""
+    places = rng.permutation(np.flatnonzero(rows))
+    to = np.arange(len(rows))
+    to[places] = np.roll(places, 1)
+    rollout.exchange(to)
+    group[to] = group.copy()

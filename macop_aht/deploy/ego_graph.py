@@ -9,52 +9,72 @@ import numpy as np
 from macop_aht.onnx_format import Builder, Graph, Tensor
 from macop_aht.zoo import graphs
 
+BACKBONE = ("encoder2", "gru_input", "gru_hidden")  # its layers behind the first, which is in three parts
 
-def ego_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> Graph:
-    """The graph of an ego from its weights by name, as `learner.networks.weights` gives them."""
-    add = Builder()
-    trunk = {name: array[0] for name, array in weights.items() if name.startswith("backbone.")}
-    heads = {name: array for name, array in weights.items() if name.startswith("heads.")}
-    wide = trunk["backbone.encoder1.weight"].shape
-    hidden, obs = wide[1], wide[0] - actions - agents
-    count, _, inner = heads["heads.head1.weight"].shape
+
+def ego_graph(
+    weights: Mapping[str, np.ndarray], actions: int, agents: int, common: Mapping[str, np.ndarray] | None = None
+) -> Graph:
+    """The graph of an ego from its weights by name, as `learner.networks.weights` gives them.
+
+    `common` are those of another ego, of one head: it is the last one of the graph, its memory behind the other's. The backbones
+    are a stack in the graph: they share nothing but the computation.
+    """
+    add, egos = Builder(), [weights, *([common] if common else [])]
+    inputs, inner = weights["backbone.encoder1.weight"].shape[1:]
+    names = [name for name in weights if name.startswith("backbone.")]
+    trunk = {name: np.concatenate([ego[name] for ego in egos]) for name in names}  # (B,in,out), (B,out)
+    stored = graphs.lean_weights(trunk, actions, agents)
+    for name in BACKBONE:
+        stored[f"backbone.{name}.bias"] = stored[f"backbone.{name}.bias"][:, None]  # (B,1,out)
+    first = {"heads": weights, "common": common}
+    for name, ego in first.items():
+        if ego:
+            stored[f"{name}.head1.weight"] = ego["heads.head1.weight"].transpose(1, 0, 2).reshape(inner, -1)
+            stored[f"{name}.head1.bias"] = ego["heads.head1.bias"].reshape(-1)
+    stored["heads.head2.weight"] = np.concatenate([ego["heads.head2.weight"] for ego in egos])
+    stored["heads.head2.bias"] = np.concatenate([ego["heads.head2.bias"] for ego in egos])[:, None]  # (K,1,A)
+    heads, hidden = len(stored["heads.head2.weight"]), len(egos) * inner
 
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    memory = graphs.lean_backbone(add, layer, "memory", "next_memory")
-    rows = add("Relu", layer("heads.head1", memory))  # (N,K*H): the first layers of all heads are one
-    each = add("Transpose", add("Reshape", rows, "by_head"), perm=[1, 0, 2])  # (K,N,H)
+    memory = add("Transpose", add("Reshape", "memory", "apart"), perm=[1, 0, 2])  # (B,N,H)
+    memory = add("Transpose", graphs.lean_backbone(add, layer, memory), perm=[1, 0, 2])
+    memory = add("Reshape", memory, "together", output="next_memory")
+    if common:
+        own, other = add.split(memory, "halves", 2)
+        rows = add("Concat", layer("heads.head1", own), layer("common.head1", other), axis=-1)
+    else:
+        rows = layer("heads.head1", memory)  # (N,K*H): the first layers of all heads are one
+    each = add("Transpose", add("Reshape", add("Relu", rows), "by_head"), perm=[1, 0, 2])  # (K,N,H)
     add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
-    heads["heads.head1.weight"] = heads["heads.head1.weight"].transpose(1, 0, 2).reshape(hidden, -1)
-    heads["heads.head1.bias"] = heads["heads.head1.bias"].reshape(-1)
-    heads["heads.head2.bias"] = heads["heads.head2.bias"][:, None]  # (K,1,A)
-    inputs = [
-        Tensor("obs", np.float32, ("N", obs)),
+    shapes = {"apart": [0, len(egos), inner], "together": [0, hidden], "by_head": [0, heads, inner]}
+    shapes |= {"halves": [inner, inner]} if common else {}
+    stored |= {name: np.array(shape, dtype=np.int64) for name, shape in shapes.items()}
+    asked = [
+        Tensor("obs", np.float32, ("N", inputs - actions - agents)),
         Tensor("last_action", np.int64, ("N",)),
         Tensor("agent", np.int64, ("N",)),
         Tensor("memory", np.float32, ("N", hidden)),
     ]
-    outputs = [Tensor("q", np.float32, ("N", count, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
-    stored = {**graphs.lean_weights(trunk, actions, agents), **heads}
-    return Graph(add.nodes, inputs, outputs, {**stored, "by_head": np.array([0, count, inner], dtype=np.int64)})
+    given = [Tensor("q", np.float32, ("N", heads, actions)), Tensor("next_memory", np.float32, ("N", hidden))]
+    return Graph(add.nodes, asked, given, stored)
 
 
-def run_weights(graph: Graph, heads: int) -> dict[str, np.ndarray]:
-    """The weights of the run's own ego, its first heads with their backbone, by name as `learner.networks.weights` gives them."""
+def run_weights(graph: Graph) -> dict[str, np.ndarray]:
+    """The weights of the run's own ego, without a common head, by name as `learner.networks.weights` gives them."""
     stored = graph.weights
-    inner = stored["heads.head2.weight"].shape[1]  # as wide as the memory of the run's heads, which comes first
-    first = np.concatenate([stored["by_obs"], stored["by_last_action"][:-1], stored["by_agent_number"]])[:, :inner]
-    nothing = np.zeros_like(first[0])  # the bias is in the agents' rows
-    found = {"backbone.encoder1.weight": first, "backbone.encoder1.bias": nothing}
-    for layer, gates in (("encoder2", 1), ("gru_input", 3), ("gru_hidden", 3)):
-        weight, bias = stored[f"backbone.{layer}.weight"], stored[f"backbone.{layer}.bias"]
-        found[f"backbone.{layer}.weight"] = weight.reshape(len(weight), gates, -1)[:inner, :, :inner].reshape(inner, -1)
-        found[f"backbone.{layer}.bias"] = bias.reshape(gates, -1)[:, :inner].ravel()
-    alone = {name: array[None] for name, array in found.items()}
-    weight = stored["heads.head1.weight"].reshape(len(stored["heads.head1.weight"]), -1, inner)  # (memory,K,H)
-    alone["heads.head1.weight"] = weight.transpose(1, 0, 2)[:heads, :inner]
-    alone["heads.head1.bias"] = stored["heads.head1.bias"].reshape(-1, inner)[:heads]
-    alone["heads.head2.weight"] = stored["heads.head2.weight"][:heads]
-    alone["heads.head2.bias"] = stored["heads.head2.bias"][:heads, 0]
-    return {name: array.copy() for name, array in alone.items()}
+    parts = stored["by_obs"][:1], stored["by_last_action"][:1, :-1], stored["by_agent_number"][:1]
+    found = {"backbone.encoder1.weight": np.concatenate(parts, axis=1)}
+    found["backbone.encoder1.bias"] = np.zeros_like(parts[0][:, 0])  # it is in the agents' rows
+    for name in BACKBONE:
+        found[f"backbone.{name}.weight"] = stored[f"backbone.{name}.weight"][:1]
+        found[f"backbone.{name}.bias"] = stored[f"backbone.{name}.bias"][:1, 0]
+    inner = len(stored["heads.head1.weight"])
+    found["heads.head1.weight"] = stored["heads.head1.weight"].reshape(inner, -1, inner).transpose(1, 0, 2)
+    found["heads.head1.bias"] = stored["heads.head1.bias"].reshape(-1, inner)
+    heads = len(found["heads.head1.bias"])
+    found["heads.head2.weight"] = stored["heads.head2.weight"][:heads]
+    found["heads.head2.bias"] = stored["heads.head2.bias"][:heads, 0]
+    return {name: array.copy() for name, array in found.items()}

@@ -92,12 +92,13 @@ def write_bundle(
     about: Mapping[str, Any],
     settings: Path | None = None,
     recognition: Recognition | None = None,
-    common: bool = False,
+    common: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """Write all but the card into a folder; gives the manifest. `about`: scenario, method, seed; `common`: the last head is."""
-    heads, hidden = len(weights["heads.head1.weight"]), weights["backbone.encoder2.weight"].shape[-1]
-    files = {"agent.onnx": write(ego_graph(weights, len(world.actions), world.n_agents))}
-    files |= {f"selectors/{name}.onnx": write(make(heads - common)) for name, make in SELECTORS.items()}
+    """Write all but the card into a folder; gives the manifest. `about`: scenario, method, seed; `common`: see `ego_graph`."""
+    run_heads, inner = weights["heads.head1.weight"].shape[:2]
+    heads, hidden = (run_heads + 1, 2 * inner) if common else (run_heads, inner)
+    files = {"agent.onnx": write(ego_graph(weights, len(world.actions), world.n_agents, common))}
+    files |= {f"selectors/{name}.onnx": write(make(run_heads)) for name, make in SELECTORS.items()}
     if recognition:
         files[f"selectors/{ZERO_SHOT}.onnx"] = write(recognition.graph(world))
     (folder / "selectors").mkdir(parents=True)
@@ -109,7 +110,7 @@ def write_bundle(
         "format": FORMAT,
         **about,
         "heads": heads,
-        "run_heads": heads - common,  # the first; one more is common
+        "run_heads": run_heads,  # the first; one more is common
         "agents": world.n_agents,
         "controllable": world.controllable,
         "hidden": hidden,
@@ -184,7 +185,7 @@ def export(
     """The bundle of a finished run's ego, or of one in a bundle; refuses where onnxruntime does not give what torch gives."""
     import torch
 
-    from macop_aht.deploy import recogniser
+    from macop_aht.deploy import common_head, recogniser
     from macop_aht.deploy.company import company as everybody
     from macop_aht.deploy.subject import read_subject
     from macop_aht.learner.networks import Stack, weights
@@ -199,11 +200,12 @@ def export(
     world, own = setup.world, subject.ego.n_heads
     company = everybody(subject.ego, Stack.gather([(group, 0) for group in named.values()]))
     with whole(folder) as place:
-        ego = _with_common_head(setup, subject.ego, company, config, say)
+        common = _common_head(setup, subject.ego, company, config, say)
+        ego = common_head.beside(subject.ego, common) if common else subject.ego
+        parts = weights(subject.ego), weights(common) if common else None
         with torch.no_grad():
-            check_parity(
-                ego, write(ego_graph(weights(ego), len(world.actions), world.n_agents)), world, common=ego.n_heads > own
-            )
+            graph = ego_graph(parts[0], len(world.actions), world.n_agents, parts[1])
+            check_parity(ego, write(graph), world, common=common is not None)
         say(f"{own} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
         names = [*named, *(f"head {k}" for k in range(own))]
         returns = cross_returns(setup, ego, company, setup.phase_seed(3_000))
@@ -211,9 +213,7 @@ def export(
         recognition = Recognition(names, weights(trained))
         with torch.no_grad():
             check_recogniser(trained, write(recognition.graph(world)), world)
-        manifest = write_bundle(
-            place, weights(ego), world, subject.about, subject.settings, recognition, common=ego.n_heads > own
-        )
+        manifest = write_bundle(place, parts[0], world, subject.about, subject.settings, recognition, parts[1])
         mates = [policy(f"group {name}", group, world) for name, group in named.items()]
         known, seed = returns[:, : len(named)], setup.phase_seed(3_002)
         manifest["figures"] = card.measure(place, world, mates, known, own, config.test_episodes, seed)
@@ -224,19 +224,18 @@ def export(
         (place / "card.md").write_text(card.card(manifest, tiers, config.plot), encoding="utf-8")
 
 
-def _with_common_head(
+def _common_head(
     setup: Setup[Any], ego: Ego, company: Stack, config: RecogniserConfig, say: Callable[[str], None]
-) -> Ego:
-    """The ego with a head for anyone; an ego of one head has nothing to choose from, and stays as it is."""
+) -> Ego | None:
+    """A head for anyone; none for an ego of one head, which has nothing to choose from."""
     from macop_aht.deploy import common_head
     from macop_aht.methods.phases import cross_returns
 
     if ego.n_heads == 1 or not config.common.rounds:
-        return ego
+        return None
     say(f"the common head learns from {config.common.rounds:,} rounds of episodes")
     returns, seed = cross_returns(setup, ego, company, setup.phase_seed(3_003)), setup.phase_seed(3_004)
-    net = common_head.learn(setup.world, ego, company, returns, config.common, seed)
-    return common_head.beside(ego, net)
+    return common_head.learn(setup.world, ego, company, returns, config.common, config.switches, seed)
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.common_head import CommonHeadConfig
-from macop_aht.deploy.company import attendance
+from macop_aht.deploy.company import attendance, go_around
 from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
@@ -252,7 +252,7 @@ class Meetings:
             running &= ~over
             if not running.any():
                 break
-            self._change_groups(rng.random(size) < self._config.switches / world.limit)
+            go_around(rollout, self.group, rng.random(size) < self._config.switches / world.limit, rng)
         seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*moments, strict=True))
         return Histories(seen, acted, group, believed, played, settled, result, length)
 
@@ -265,14 +265,6 @@ class Meetings:
         values, probability, belief = recogniser.step(*inputs, self._belief)
         self._belief = torch.where(torch.from_numpy(running).unsqueeze(-1), belief, self._belief)
         return values.argmax(dim=-1).numpy(), probability.numpy()
-
-    def _change_groups(self, rows: np.ndarray) -> None:
-        """The teammates of these environments go around."""
-        places = self._rng.permutation(np.flatnonzero(rows))
-        to = np.arange(len(rows))
-        to[places] = np.roll(places, 1)
-        self._rollout.exchange(to)
-        self.group[to] = self.group.copy()
 
 
 def train(
