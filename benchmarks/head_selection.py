@@ -10,8 +10,8 @@ head's. That one is the head of the run that does best with a teammate in as man
 The common head, which only zero-shot has, is also shown alone. What can be hoped for in a first episode is told by an oracle to
 which the best head is named after a few steps; until then it plays the one that does best with seen teammates on average. In the
 last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle plays each one's
-best head from the step on at which it is there. Writes Markdown, in which other bundles under agents/ keep what was measured of
-them, and a CSV with a line per teammate and seed.
+best head from the step on at which it is there; beside it is what it would get if it were told some steps later. Writes Markdown,
+in which other bundles under agents/ keep what was measured of them, and a CSV with a line per teammate and seed.
 """
 
 from __future__ import annotations
@@ -202,13 +202,16 @@ def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> str | None:
     each = bench.seeds * bench.sessions
     first, then = (np.repeat(best[[pair[k] for pair in pairs]], each) for k in (0, 1))
     size = len(pairs) * each
-    told = bench.play(mates, "zero-shot", bench.test).mean()
-    known = bench.returns(Oracle(EgoAgent.load(bench.folder, None, size), first, then, after), mates, bench.test).mean()
-    stubborn = bench.returns(
-        Oracle(EgoAgent.load(bench.folder, None, size), first, first, after), mates, bench.test
-    ).mean()
-    share = f"{100 * told / known:.0f}%" if known > 0 else "-"
-    return f"| {bench.scenario} | {bench.method} | {len(pairs)} | {after} | {told:.3f} | {known:.3f} | {share} | {stubborn:.3f} |"
+    found = bench.play(mates, "zero-shot", bench.test).mean()
+
+    def oracle(then: np.ndarray, told: int) -> float:
+        player = Oracle(EgoAgent.load(bench.folder, None, size), first, then, told)
+        return float(bench.returns(player, mates, bench.test).mean())
+
+    at_once, *later, never = oracle(then, after), *(oracle(then, after + late) for late in NAMED), oracle(first, after)
+    share = f"{100 * found / at_once:.0f}%" if at_once > 0 else "-"
+    figures = " | ".join(f"{value:.3f}" for value in (*later, never))
+    return f"| {bench.scenario} | {bench.method} | {len(pairs)} | {after} | {found:.3f} | {at_once:.3f} | {share} | {figures} |"
 
 
 def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
@@ -278,8 +281,9 @@ def main() -> int:
         *(f"## {name}\n\n{tables[name]}\n" for name in sorted(tables)),
         f"## {SWITCHED}",
         "",
-        "| scenario | bundle | pairs | after steps | zero-shot | oracle | of the oracle | the first one's best head |",
-        "|---|---|---|---|---|---|---|---|",
+        "| scenario | bundle | pairs | after steps | zero-shot | oracle | of the oracle "
+        f"| {' | '.join(f'told {late} steps later' for late in NAMED)} | the first one's best head |",
+        f"|---|---|---|---|---|---|---|{'---|' * len(NAMED)}---|",
         *(switched[name] for name in sorted(switched)),
     ]
     print("\n".join(lines[-len(switched) - 2 :]), flush=True)

@@ -21,7 +21,7 @@ import torch
 from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
-from macop_aht.deploy.common_head import TRACE, CommonHeadConfig, advantages, beside, learn
+from macop_aht.deploy.common_head import TRACE, CommonHeadConfig, Lessons, advantages, beside, learn
 from macop_aht.deploy.company import OFTEN, company
 from macop_aht.deploy.ego_graph import ego_graph, run_weights
 from macop_aht.deploy.export import (
@@ -178,6 +178,19 @@ def test_the_same_seed_gives_the_same_common_head(monkeypatch):
     net, twin, other = (common_head(rounds, monkeypatch)[0] for rounds in (2, 2, 3))
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), twin.parameters(), strict=True))
     assert not torch.equal(net.heads.head2.bias, other.heads.head2.bias)
+
+
+def test_a_common_head_goes_on_when_its_teammates_change():
+    """Others take over in about every second step: what the network is told, its last actions, and who they are say so."""
+    world, ego = make_ego("CN2", heads=2)
+    groups = company(ego, stubborn(world, (SOUTH, NORTH)))
+    lessons = Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(), 0.5 * world.limit, seed=0)
+    episodes = lessons._play()
+    assert (episodes.group[1:] != episodes.group[:-1]).float().mean() > 0.3
+    last = episodes.inputs[..., ego.shape.obs : ego.shape.obs + ego.shape.actions]
+    assert (last[0] == 0).all()
+    assert torch.equal(last[1:].argmax(dim=-1), episodes.action[:-1])
+    assert (last[1:].sum(dim=-1) == 1).all()
 
 
 @pytest.mark.slow

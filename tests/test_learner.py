@@ -404,6 +404,27 @@ def test_actions_are_drawn_by_the_softmax_of_their_values():
     assert (rollout.action[:, 1] == 4).all()
 
 
+def test_those_who_take_actions_for_others():
+    """They do what has the value of what they want; what is not available they do not do."""
+    world = build("LBF4")
+    net = Stack(Shape.of(world), 1, generator())
+    with torch.no_grad():
+        net.heads.head2.weight.zero_()
+        net.heads.head2.bias[0] = torch.tensor([1.0, 0.0, 0.5, -1.0, 2.0])
+    rollout = Rollout(world, Seating.self_play(net, 3), 0, CPU)
+    taken_for = np.tile(np.arange(5), (3, 2, 1))
+    taken_for[1, 1] = taken_for[2, 1] = [
+        1,
+        0,
+        4,
+        3,
+        2,
+    ]  # the second action is the first one's, the third the last one's
+    rollout.batch.mask[2, :, 2] = 0
+    rollout.act(Exploration(np.zeros((1, 2)), taken_for=taken_for))
+    assert rollout.action.tolist() == [[4, 4], [4, 2], [4, 1]]
+
+
 def test_persistent_explorers_repeat_themselves_and_teams_may_explore_as_one():
     world = build("PP1")  # every action is always available
     rollout = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1, generator()), 500), seed=0, device=CPU)
@@ -517,6 +538,9 @@ def test_teammates_change_in_mid_episode():
     assert (rollout.last_action[[0, 2], 1] == -1).all()
     assert (rollout.last_action[[1, 3, 4, 5]] >= 0).all()
     assert (rollout.last_action[:, 0] >= 0).all()
+    alone = Rollout(world, Seating.self_play(mates, 2), 0, CPU)
+    with pytest.raises(ValueError, match="nobody here is an ego"):
+        alone.exchange(np.arange(6)[::-1])
 
 
 def test_training_is_reproducible_and_depends_on_the_seed():

@@ -33,6 +33,7 @@ PARTS = 4  # of the episodes of a round: as many updates in a pass
 CLIP = 0.2  # how far the chance of an action may go in a round
 GRADIENT = 0.5  # norm of a gradient, of the policy and of the critic
 NOISY = 0.25  # share of the episodes in which teammates act at random with some chance, which is drawn
+STRANGE = 0.25  # share of the episodes in which teammates take each action for another
 PERSISTENCE = 0.5  # the chance that a random action of theirs is the last one again
 TRACE = 0.95  # share of what was seen later in an advantage, in a step
 
@@ -55,17 +56,15 @@ class CommonHeadConfig:
 
 
 class Critic(nn.Module):
-    """What the team will still get; it is told the group: (M,m,in) (M,) -> (M,)."""
+    """What the team will still get; it is told who the others are, in so many numbers: (M,m,in) (M,told) -> (M,)."""
 
-    def __init__(self, shape: Shape, groups: int, generator: torch.Generator) -> None:
+    def __init__(self, shape: Shape, told: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.groups = groups
-        self.backbone = Backbone(replace(shape, obs=groups + shape.obs), 1, generator)
+        self.backbone = Backbone(replace(shape, obs=told + shape.obs), 1, generator)
         self.output = Linear(1, shape.hidden, 1, generator)
 
-    def forward(self, inputs: Tensor, group: Tensor, counts: Sequence[int]) -> Tensor:
-        who = nn.functional.one_hot(group, self.groups).to(inputs.dtype)
-        told = torch.cat([who.unsqueeze(1).expand(-1, inputs.shape[1], -1), inputs], dim=-1)
+    def forward(self, inputs: Tensor, company: Tensor, counts: Sequence[int]) -> Tensor:
+        told = torch.cat([company.unsqueeze(1).expand(-1, inputs.shape[1], -1), inputs], dim=-1)
         memory = self.backbone(told.flatten(0, 1).unsqueeze(0), [count * inputs.shape[1] for count in counts])
         return self.output(memory).view(inputs.shape[:2]).mean(dim=1)
 
@@ -86,6 +85,13 @@ class Episodes(NamedTuple):
     action: Tensor  # (T,B,m)
     reward: np.ndarray  # (T,B)
     length: np.ndarray  # (B,)
+    noise: Tensor  # (B,) the chance of a random action of the others
+    strange: Tensor  # (B,) bool: they take each action for another
+
+    def company(self, at: tuple[np.ndarray, np.ndarray], groups: int) -> Tensor:
+        """For the critic, in these steps of these episodes: (M,groups+2)."""
+        habits = torch.stack([self.noise, self.strange.float()], dim=1)
+        return torch.cat([nn.functional.one_hot(self.group[at], groups).float(), habits[at[1]]], dim=1)
 
 
 class Judged(NamedTuple):
@@ -112,7 +118,7 @@ class Lessons:
     ) -> None:
         """`returns` (K,G) are those of the ego's heads, which are the last K of the groups; `switches` as for a recogniser."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
-        self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population, generator)
+        self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population + 2, generator)
         self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
         pairs = np.stack([np.zeros_like(self._group), self._group], axis=1)
         self._rollout = Rollout(
@@ -142,8 +148,11 @@ class Lessons:
     def _play(self) -> Episodes:
         rollout, world, size = self._rollout, self._world, len(self._group)
         everywhere, ours = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) < world.controllable
-        noise = (self._rng.random((size, 1)) < NOISY) * self._rng.random((size, 1))
-        exploration = Exploration(noise * ~ours, PERSISTENCE, drawn=ours)
+        noise, strange = (self._rng.random(size) < NOISY) * self._rng.random(size), self._rng.random(size) < STRANGE
+        actions = np.broadcast_to(np.arange(len(world.actions)), (size, len(world.actions)))
+        taken_for = np.where(strange[:, None], self._rng.permuted(actions, axis=1), actions)
+        mixed = np.where(ours[:, None], actions[:, None], taken_for[:, None])  # (B,N,A)
+        exploration = Exploration(noise[:, None] * ~ours, PERSISTENCE, drawn=ours, taken_for=mixed)
         rollout.begin(everywhere)
         running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
         while running.any():
@@ -159,7 +168,8 @@ class Lessons:
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
         allowed, group, taken = (torch.from_numpy(array) for array in (mask != 0, met, action))
-        return Episodes(inputs, allowed, group, taken, reward.astype(np.float32), length)
+        habits = torch.from_numpy(noise.astype(np.float32)), torch.from_numpy(strange)
+        return Episodes(inputs, allowed, group, taken, reward.astype(np.float32), length, *habits)
 
     @torch.no_grad()
     def _judge(self, episodes: Episodes, show: bool) -> Judged:
@@ -172,7 +182,7 @@ class Lessons:
             of_all = log_policy(self._ego, inputs, mask, counts).argmax(dim=-1)  # (K,M,m)
             shown[at] = of_all[self._best[group], torch.arange(len(group))]
         value = np.zeros((len(episodes.reward) + 1, len(episodes.length)), dtype=np.float32)
-        value[at] = self.critic(inputs, group, counts).numpy()
+        value[at] = self.critic(inputs, episodes.company(at, len(self._best)), counts).numpy()
         advantage = advantages(episodes.reward, value, episodes.length, self._config.gamma)
         target = torch.from_numpy(advantage + value[:-1])
         of_steps = advantage[at]
@@ -187,13 +197,14 @@ class Lessons:
         policy = log_policy(self.net, inputs, episodes.mask[at], counts)[0]
         taken = policy.gather(-1, episodes.action[at].unsqueeze(-1)).squeeze(-1)
         change, gain = (taken - judged.before[at]).exp(), judged.advantage[at].unsqueeze(-1)
-        own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
+        own = -torch.minimum(change * gain, change.clamp(1 - CLIP, 1 + CLIP) * gain)  # (M,m)
         spread = -(policy.exp() * policy).sum(dim=-1).mean()
-        off = self.critic(inputs, episodes.group[at], counts) - judged.target[at]
-        loss = (1 - shown) * own - entropy * spread + 0.5 * off.square().mean()
+        off = self.critic(inputs, episodes.company(at, len(self._best)), counts) - judged.target[at]
         if shown:
-            loss = loss - shown * policy.gather(-1, judged.shown[at].unsqueeze(-1)).mean()
-        return loss
+            imitated = -policy.gather(-1, judged.shown[at].unsqueeze(-1)).squeeze(-1)
+            known = ~episodes.strange[at[1]].unsqueeze(-1)  # what is best with strangers, no head can show
+            own = torch.lerp(own, imitated, shown * known.float())
+        return own.mean() - entropy * spread + 0.5 * off.square().mean()
 
 
 def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma: float) -> np.ndarray:

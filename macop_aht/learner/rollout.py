@@ -56,9 +56,9 @@ class Exploration:
     epsilon: np.ndarray  # (B,N) or what spreads to it: the chance of it
     persistence: float = 0.0  # the chance that it is the last action again, where that is available
     together: float = 0.0  # the chance that an environment's agents draw as one
-    drawn: np.ndarray | None = (
-        None  # (N,) bool: the agents whose action is drawn by the softmax of its values, not the best
-    )
+    # (N,) bool: the agents whose action is drawn by the softmax of its values, not the best
+    drawn: np.ndarray | None = None
+    taken_for: np.ndarray | None = None  # (B,N,A): the action whose value each action is believed to have
 
 
 class _Table:
@@ -165,11 +165,17 @@ class Rollout:
         obs = torch.from_numpy(self.batch.obs.reshape(rows, -1)).to(self.device)
         mask = torch.from_numpy(self.batch.mask.reshape(rows, -1)).to(self.device)
         last = torch.from_numpy(self.last_action.reshape(rows)).to(self.device)
-        flat, luck = self.action.reshape(rows), self._luck(exploration)
+        flat, luck, taken_for = self.action.reshape(rows), self._luck(exploration), None
+        if exploration and exploration.taken_for is not None:
+            taken_for = torch.from_numpy(exploration.taken_for.reshape(rows, -1)).to(self.device)
         with torch.no_grad():
             for table in self._tables:
                 inputs = encode(table.net.shape, obs[table.place], last[table.place], table.agent)
-                q = table.q(inputs) if luck is None else table.q(inputs) + luck[table.place]
+                q = table.q(inputs)
+                if taken_for is not None:
+                    q = q.gather(-1, taken_for[table.place])
+                if luck is not None:
+                    q = q + luck[table.place]
                 best = q.masked_fill(mask[table.place] == 0, -torch.inf).argmax(dim=-1)
                 flat[table.rows] = best.cpu().numpy()
         if exploration:
@@ -203,6 +209,8 @@ class Rollout:
 
     def exchange(self, to: np.ndarray) -> None:
         """The ego's teammates change: those of environment b go on in `to[b]`, (B,) a permutation, as if they began there."""
+        if all(table.head is None for table in self._tables):
+            raise ValueError("nobody here is an ego, whose teammates could change; seat an Ego, of one head if need be")
         moved = (to != np.arange(len(to)))[:, None].repeat(self.world.n_agents, axis=1).ravel()
         for table in self._tables:
             table.move(to, self.world.n_agents)
