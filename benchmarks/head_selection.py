@@ -39,7 +39,7 @@ from macop_aht.teammates.protocol import Policy
 TIERS = ("seen", "unseen", "scripted")
 EPISODEWISE = ("meta-test", "halving", "thompson")
 BUDGETS = (1, 2, 4)  # episodes of choosing, times the heads
-NAMED = (3, 6)  # steps after which an oracle is named the best head
+NAMED = (3, 6)  # steps, of an episode or since the teammate changed, after which an oracle is named the best head
 SWITCH = 5  # the teammate changes after this part of the longest episode
 PAIRS = 24  # of teammates, at most
 OTHERS = 1 << 16  # the number of the first session that heads are chosen by
@@ -204,8 +204,8 @@ def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> str | None:
     size = len(pairs) * each
     found = bench.play(mates, "zero-shot", bench.test).mean()
 
-    def oracle(then: np.ndarray, told: int) -> float:
-        player = Oracle(EgoAgent.load(bench.folder, None, size), first, then, told)
+    def oracle(second: np.ndarray, step: int) -> float:
+        player = Oracle(EgoAgent.load(bench.folder, None, size), first, second, step)
         return float(bench.returns(player, mates, bench.test).mean())
 
     at_once, *later, never = oracle(then, after), *(oracle(then, after + late) for late in NAMED), oracle(first, after)
@@ -227,14 +227,17 @@ def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[ob
 
 
 SWITCHED = "A teammate that becomes another one in mid-episode"
+COLUMNS = ["scenario", "bundle", "pairs", "after steps", "zero-shot", "oracle", "of the oracle",
+           *(f"told {late} steps later" for late in NAMED), "the first one's best head"]  # fmt: skip
 
 
 def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What was measured before of bundles of these names: their tables, and their lines in the last one."""
     parts = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
     by_title = {title: content.strip() for title, content in (part.split("\n", 1) for part in parts)}
-    lines = {": ".join(line.split(" | ")[:2])[2:]: line for line in by_title.pop(SWITCHED, "").splitlines()}
-    tables, switched = ({name: kept[name] for name in names if name in kept} for kept in (by_title, lines))
+    lines = [line for line in by_title.pop(SWITCHED, "").splitlines() if line.count(" | ") == len(COLUMNS) - 1]
+    by_name = {": ".join(line.split(" | ")[:2])[2:]: line for line in lines}
+    tables, switched = ({name: kept[name] for name in names if name in kept} for kept in (by_title, by_name))
     return tables, switched
 
 
@@ -281,9 +284,8 @@ def main() -> int:
         *(f"## {name}\n\n{tables[name]}\n" for name in sorted(tables)),
         f"## {SWITCHED}",
         "",
-        "| scenario | bundle | pairs | after steps | zero-shot | oracle | of the oracle "
-        f"| {' | '.join(f'told {late} steps later' for late in NAMED)} | the first one's best head |",
-        f"|---|---|---|---|---|---|---|{'---|' * len(NAMED)}---|",
+        f"| {' | '.join(COLUMNS)} |",
+        f"|{'---|' * len(COLUMNS)}",
         *(switched[name] for name in sorted(switched)),
     ]
     print("\n".join(lines[-len(switched) - 2 :]), flush=True)

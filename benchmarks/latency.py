@@ -3,10 +3,10 @@
     python benchmarks/latency.py [--scenarios LBF4 CN3 SMAC2] [--heads 8] [--groups 16] [--rounds 2000] [--out FILE]
 
 Untrained networks with so many heads and a common one, since the weights do not matter to the clock. Torch does no more than the
-networks need: encode, one step, the best available action of a head, and for zero-shot a step of the recogniser before it; no
-checks. `EgoAgent` does all that an app gets: its checks, its memory, its selector. They take turns in one process with one
-thread, by 25 calls in a row, and by single calls, where each finds the caches as the others have left them. What is given is the
-median.
+networks need: encode, one step, the best available action of a head, and for zero-shot, which alone plays the common head, a step
+of the recogniser before it; no checks. `EgoAgent` does all that an app gets: its checks, its memory, its selector. They take
+turns in one process with one thread, by 25 calls in a row, and by single calls, where each finds the caches as the others have
+left them. What is given is the median.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -26,11 +26,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from macop_aht.deploy.common_head import beside
 from macop_aht.deploy.export import Recognition, write_bundle
 from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.learner.networks import Ego, Shape, encode, weights
+from macop_aht.learner.networks import Backbone, Ego, Shape, encode, member, set_member, weights
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
@@ -41,13 +40,17 @@ TURNS = (25, 1)  # decisions of one before it is the next one's turn: with warm 
 class TorchAgent:
     """The modules in torch for some teams; it remembers, and checks nothing."""
 
-    def __init__(self, ego: Ego, recogniser: Recogniser | None, teams: int, own: int) -> None:
-        self.ego, self.recogniser = ego, recogniser
+    def __init__(self, egos: Sequence[Ego], recogniser: Recogniser | None, teams: int, own: int) -> None:
+        """The backbones of the egos, all of one shape, are a stack."""
+        self.egos, self.recogniser = egos, recogniser
+        self.backbone = Backbone(egos[0].shape, len(egos))
+        for p, ego in enumerate(egos):
+            set_member(self.backbone, p, member(ego.backbone, 0))
         self.shape, self.place = (teams, own), torch.arange(teams * own)
         self.agent = torch.arange(own).repeat(teams)
         self.head = torch.zeros(teams, dtype=torch.int64)
         self.belief = torch.zeros(teams, recogniser.belief_size(own) if recogniser else 0)
-        self.memory = torch.zeros(1, teams * own, ego.shape.hidden)
+        self.memory = torch.zeros(len(egos), teams * own, egos[0].shape.hidden)
         self.last = torch.full((teams * own,), -1)
 
     @torch.no_grad()
@@ -58,22 +61,27 @@ class TorchAgent:
             last, agent = self.last.view(self.shape), self.agent.view(self.shape)
             value, _, self.belief = self.recogniser.step(seen, last, agent, self.belief)
             self.head = value.argmax(dim=-1)
-        inputs = encode(self.ego.shape, seen.flatten(0, 1), self.last, self.agent).unsqueeze(0)
-        q, self.memory = self.ego.step(inputs, self.memory)
+        inputs = encode(self.egos[0].shape, seen.flatten(0, 1), self.last, self.agent)
+        self.memory = self.backbone.step(inputs.expand(len(self.egos), -1, -1), self.memory)
+        q = torch.cat(
+            [ego.heads(own.expand(ego.n_heads, -1, -1)) for ego, own in zip(self.egos, self.memory, strict=True)]
+        )
         own = q[self.head.repeat_interleave(self.shape[1]), self.place]
         self.last = own.masked_fill(torch.from_numpy(mask).flatten(0, 1) == 0, -torch.inf).argmax(dim=-1)
         return self.last.numpy()
 
 
-def decisions(world: World, ego: Ego, recogniser: Recogniser, folder: Path, teams: int) -> list[Callable[[], object]]:
+def decisions(
+    world: World, egos: Sequence[Ego], recogniser: Recogniser, folder: Path, teams: int
+) -> list[Callable[[], object]]:
     """Torch and the bundle, both with a head that is given, then both with zero-shot, all on the same input."""
     rng, own = np.random.default_rng(0), world.controllable
     obs = rng.random((teams, own, len(world.observations)), dtype=np.float32)
     mask = np.ones((teams, own, len(world.actions)), dtype=np.int8)
     agents: list[Any] = [
-        TorchAgent(ego, None, teams, own),
+        TorchAgent(egos[:1], None, teams, own),
         EgoAgent.load(folder, teams=teams),
-        TorchAgent(ego, recogniser, teams, own),
+        TorchAgent(egos, recogniser, teams, own),
         EgoAgent.load(folder, selector="zero-shot", teams=teams),
     ]
     return [partial(agent.act, obs, mask) for agent in agents]
@@ -98,9 +106,8 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     shape = Shape.of(world)
-    run, common = Ego(shape, heads, generator), Ego(shape, 1, generator)
-    ego = beside(run, common)
-    returns = np.random.default_rng(0).random((ego.n_heads, groups))
+    run, common = egos = Ego(shape, heads, generator), Ego(shape, 1, generator)
+    returns = np.random.default_rng(0).random((heads + 1, groups))
     recogniser = Recogniser(shape, returns, RecogniserConfig(), world.limit, generator)
     recognition = Recognition([str(k) for k in range(groups)], weights(recogniser))
     lines = []
@@ -109,7 +116,7 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
         about = {"scenario": scenario, "method": "none", "seed": 0}
         write_bundle(folder, weights(run), world, about, None, recognition, weights(common))
         for teams, turn in product((1, MANY), TURNS):
-            contestants = decisions(world, ego, recogniser, folder, teams)
+            contestants = decisions(world, egos, recogniser, folder, teams)
             plain, ours, plain_told, told = microseconds(contestants, max(rounds // (1 + teams // 16), 50), turn)
             lines.append(
                 f"| {scenario} | {teams} | {turn} | {plain:.0f} | {ours:.0f} | {plain / ours:.1f} "

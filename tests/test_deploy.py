@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from zlib import crc32
 
 import gymnasium as gym
@@ -22,7 +24,7 @@ from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
 from macop_aht.deploy.common_head import TRACE, CommonHeadConfig, Lessons, advantages, beside, learn
-from macop_aht.deploy.company import OFTEN, company
+from macop_aht.deploy.company import OFTEN, change_places, company
 from macop_aht.deploy.ego_graph import ego_graph, run_weights
 from macop_aht.deploy.export import (
     Recognition,
@@ -40,7 +42,7 @@ from macop_aht.evaluation.matches import play, sessions
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, set_weights, weights
 from macop_aht.learner.rollout import Seating, greedy_returns
 from macop_aht.methods.macop import choose_head
-from macop_aht.onnx_format import read, write
+from macop_aht.onnx_format import FormatError, read, write
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.teammates import OnnxPolicy, Switching, resolve
@@ -151,6 +153,9 @@ def test_a_common_head_stands_beside_the_others():
         again = Ego(ego.shape, 3)
         set_weights(again, run_weights(read(write(graph))))
         torch.testing.assert_close(again.step(rows[0], memories[0])[0], ego.step(rows[0], memories[0])[0])
+    earlier = replace(graph, weights={name: array for name, array in graph.weights.items() if name != "apart"})
+    with pytest.raises(FormatError, match="an earlier version wrote it"):
+        run_weights(earlier)
 
 
 def test_advantages_by_hand():
@@ -171,7 +176,7 @@ def common_head(rounds, monkeypatch):
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), 0.0, seed=0), teams, world
+    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), 1.0, seed=0), teams, world
 
 
 def test_the_same_seed_gives_the_same_common_head(monkeypatch):
@@ -180,17 +185,75 @@ def test_the_same_seed_gives_the_same_common_head(monkeypatch):
     assert not torch.equal(net.heads.head2.bias, other.heads.head2.bias)
 
 
-def test_a_common_head_goes_on_when_its_teammates_change():
-    """Others take over in about every second step: what the network is told, its last actions, and who they are say so."""
+def lessons_in_cn2(switches):
+    """The lessons of a common head with two teams of one habit each and two untrained heads, and their world."""
     world, ego = make_ego("CN2", heads=2)
     groups = company(ego, stubborn(world, (SOUTH, NORTH)))
-    lessons = Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(), 0.5 * world.limit, seed=0)
-    episodes = lessons._play()
+    return Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(), switches, seed=0), world
+
+
+def test_a_common_head_goes_on_when_its_teammates_change():
+    """Others take over in about every second step: it knows its last action, and the critic is told who is there now."""
+    lessons, world = lessons_in_cn2(switches=12.5)
+    episodes, shape = lessons._play(), lessons.net.shape
     assert (episodes.group[1:] != episodes.group[:-1]).float().mean() > 0.3
-    last = episodes.inputs[..., ego.shape.obs : ego.shape.obs + ego.shape.actions]
+    for group, rows in enumerate(lessons._rollout._tables[1].rows):
+        assert (lessons._group[rows // world.n_agents] == group).all()
+    last = episodes.inputs[..., shape.obs : shape.obs + shape.actions]
     assert (last[0] == 0).all()
     assert torch.equal(last[1:].argmax(dim=-1), episodes.action[:-1])
     assert (last[1:].sum(dim=-1) == 1).all()
+    at = np.array([0, 1, 1]), np.array([0, 0, 3])
+    told = episodes.company(at, 4)
+    assert torch.equal(told[:, :4].argmax(dim=1), episodes.group[at])
+    assert torch.equal(told[:, 4], episodes.noise[[0, 0, 3]])
+    assert torch.equal(told[:, 5] == 1, episodes.strange[[0, 0, 3]])
+
+
+def test_strange_teammates_leave_their_habits_and_ours_do_not(monkeypatch):
+    monkeypatch.setattr("macop_aht.deploy.common_head.NOISY", 0.0)
+    (lessons, _), taken = lessons_in_cn2(switches=0.0), []
+    act = lessons._rollout.act
+    monkeypatch.setattr(lessons._rollout, "act", lambda luck: (act(luck), taken.append(lessons._rollout.action.copy())))
+    with torch.no_grad():
+        lessons.net.heads.head2.bias[0, NORTH] = 100.0
+    episodes = lessons._play()
+    ours, theirs = taken[0].T
+    habit = np.where(lessons._group == 0, SOUTH, NORTH)
+    teams, strange = lessons._group < 2, episodes.strange.numpy()
+    assert (ours == NORTH).all()
+    assert (theirs == habit)[teams & ~strange].all()
+    assert (theirs == habit)[teams & strange].mean() < 0.5
+    assert 0.1 < strange.mean() < 0.4
+
+
+def test_a_common_head_imitates_nobody_with_strange_teammates():
+    lessons, _ = lessons_in_cn2(switches=0.0)
+    episodes = lessons._play()
+    judged, everyone = lessons._judge(episodes, show=True), np.arange(len(episodes.length))
+    another = (judged.shown + 1) % lessons.net.shape.actions
+    with_strangers, with_others = (
+        torch.where(rows.view(1, -1, 1), another, judged.shown) for rows in (episodes.strange, ~episodes.strange)
+    )
+    losses = [
+        lessons._loss(episodes, judged._replace(shown=shown), everyone, 1.0, 0.0)
+        for shown in (judged.shown, with_strangers, with_others)
+    ]
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]
+
+
+def test_teammates_change_as_often_as_they_are_said_to():
+    """In few environments, in which seldom two change in the same step, as in many."""
+    rng, rollout = np.random.default_rng(0), SimpleNamespace(exchange=lambda to: None)
+    for size, chance in ((20, 0.002), (500, 0.2)):
+        group, changed = np.arange(size), 0.0
+        for _ in range(int(200 / chance)):
+            before = group.copy()
+            change_places(rollout, group, chance, rng)
+            changed += (group != before).mean()
+        assert sorted(group) == [*range(size)]
+        assert changed == pytest.approx(200, rel=0.1)
 
 
 @pytest.mark.slow

@@ -413,13 +413,8 @@ def test_those_who_take_actions_for_others():
         net.heads.head2.bias[0] = torch.tensor([1.0, 0.0, 0.5, -1.0, 2.0])
     rollout = Rollout(world, Seating.self_play(net, 3), 0, CPU)
     taken_for = np.tile(np.arange(5), (3, 2, 1))
-    taken_for[1, 1] = taken_for[2, 1] = [
-        1,
-        0,
-        4,
-        3,
-        2,
-    ]  # the second action is the first one's, the third the last one's
+    # The second action has the value of the first, the third that of the last.
+    taken_for[1, 1] = taken_for[2, 1] = [1, 0, 4, 3, 2]
     rollout.batch.mask[2, :, 2] = 0
     rollout.act(Exploration(np.zeros((1, 2)), taken_for=taken_for))
     assert rollout.action.tolist() == [[4, 4], [4, 2], [4, 1]]

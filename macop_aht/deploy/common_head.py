@@ -2,12 +2,13 @@
 
 A head of the run knows what to do with its own groups. What to do until it is clear who the others are, and with others who are
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
-all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. Some of them act at
-random, now and then or all the time: to teach it to go by what the others do, whoever they are.
+all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. To teach it to go by what
+the others do, whoever they are, some of them act at random, now and then or all the time; some take each action for another, and
+purposefully go where no group goes; and at times others take over in mid-episode.
 
 At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
-what its own episodes return (proximal policy optimisation, with a critic that is told the group). Values did not do here: a step
-in the wrong direction costs little, and the values of two actions differ by less than they are off by.
+what its own episodes return (proximal policy optimisation, with a critic that is told who the others are). Values did not do
+here: a step in the wrong direction costs little, and the values of two actions differ by less than they are off by.
 
 In a bundle it comes behind the run's heads, its memory behind the memory of theirs.
 """
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.company import attendance, go_around
+from macop_aht.deploy.company import attendance, change_places
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
@@ -33,7 +34,8 @@ PARTS = 4  # of the episodes of a round: as many updates in a pass
 CLIP = 0.2  # how far the chance of an action may go in a round
 GRADIENT = 0.5  # norm of a gradient, of the policy and of the critic
 NOISY = 0.25  # share of the episodes in which teammates act at random with some chance, which is drawn
-STRANGE = 0.25  # share of the episodes in which teammates take each action for another
+STRANGE = 0.25  # share of the episodes in which teammates take actions for others, by a permutation that is drawn
+HABITS = 2  # numbers that the critic is told of the others, beside the group
 PERSISTENCE = 0.5  # the chance that a random action of theirs is the last one again
 TRACE = 0.95  # share of what was seen later in an advantage, in a step
 
@@ -85,11 +87,11 @@ class Episodes(NamedTuple):
     action: Tensor  # (T,B,m)
     reward: np.ndarray  # (T,B)
     length: np.ndarray  # (B,)
-    noise: Tensor  # (B,) the chance of a random action of the others
-    strange: Tensor  # (B,) bool: they take each action for another
+    noise: Tensor  # (B,) the chance of a random action of the others, whoever they are at the time
+    strange: Tensor  # (B,) bool: they take actions for others; the same
 
     def company(self, at: tuple[np.ndarray, np.ndarray], groups: int) -> Tensor:
-        """For the critic, in these steps of these episodes: (M,groups+2)."""
+        """For the critic, in these steps of these episodes: (M,groups+HABITS)."""
         habits = torch.stack([self.noise, self.strange.float()], dim=1)
         return torch.cat([nn.functional.one_hot(self.group[at], groups).float(), habits[at[1]]], dim=1)
 
@@ -116,9 +118,9 @@ class Lessons:
         switches: float,
         seed: int,
     ) -> None:
-        """`returns` (K,G) are those of the ego's heads, which are the last K of the groups; `switches` as for a recogniser."""
+        """`returns` (K,G) are those of the ego's heads, the last K of the groups; `switches` are changes in a full episode."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
-        self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population + 2, generator)
+        self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population + HABITS, generator)
         self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
         pairs = np.stack([np.zeros_like(self._group), self._group], axis=1)
         self._rollout = Rollout(
@@ -163,7 +165,7 @@ class Lessons:
             steps.append((*seen, self._group.copy(), rollout.action[:, ours], batch.reward * running / self._scale))
             length += running
             running &= ~over
-            go_around(rollout, self._group, self._rng.random(size) < self._switches / world.limit, self._rng)
+            change_places(rollout, self._group, self._switches / world.limit, self._rng)
         obs, last, mask, met, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)

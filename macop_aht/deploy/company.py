@@ -1,7 +1,8 @@
 """Whom the recogniser and the common head learn with: the groups of the run, and the ego's own heads in the teammates' place.
 
 The heads are groups that never were, each another way of acting as one that the ego was trained with: they are there for the sake
-of teammates who are none of the run's groups.
+of teammates who are none of the run's groups. At times two environments' teammates change places, for the sake of those who
+become others in mid-episode.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ def attendance(world: World, groups: int, heads: int) -> np.ndarray:
     return np.repeat(who, copies)
 
 
-def go_around(rollout: Rollout, group: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> None:
-    """The teammates of these environments, (B,) bool, change places in mid-episode; `group` (B,) says who is where."""
-    places = rng.permutation(np.flatnonzero(rows))
-    to = np.arange(len(rows))
-    to[places] = np.roll(places, 1)
+def change_places(rollout: Rollout, group: np.ndarray, chance: float, rng: np.random.Generator) -> None:
+    """With that chance, an environment's teammates change places with another's in mid-episode; `group` (B,) is who is where."""
+    drawn, to = rng.random(len(group)) < chance / 2, np.arange(len(group))
+    there = rng.permutation(to[~drawn])[: drawn.sum()]
+    here = to[drawn][: len(there)]
+    to[here], to[there] = there, here
     rollout.exchange(to)
     group[to] = group.copy()

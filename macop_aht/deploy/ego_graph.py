@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from macop_aht.onnx_format import Builder, Graph, Tensor
+from macop_aht.onnx_format import Builder, FormatError, Graph, Tensor
 from macop_aht.zoo import graphs
 
-BACKBONE = ("encoder2", "gru_input", "gru_hidden")  # its layers behind the first, which is in three parts
+LATER_LAYERS = ("encoder2", "gru_input", "gru_hidden")  # of a backbone; the first is in three parts
 
 
 def ego_graph(
@@ -17,29 +17,18 @@ def ego_graph(
 ) -> Graph:
     """The graph of an ego from its weights by name, as `learner.networks.weights` gives them.
 
-    `common` are those of another ego, of one head: it is the last one of the graph, its memory behind the other's. The backbones
-    are a stack in the graph: they share nothing but the computation.
+    `common` are those of another ego, whose only head comes behind the others, and its memory behind theirs. In the graph the P
+    backbones are a stack: they share nothing but the computation.
     """
-    add, egos = Builder(), [weights, *([common] if common else [])]
+    add, egos = Builder(), [weights, common] if common else [weights]
     inputs, inner = weights["backbone.encoder1.weight"].shape[1:]
-    names = [name for name in weights if name.startswith("backbone.")]
-    trunk = {name: np.concatenate([ego[name] for ego in egos]) for name in names}  # (B,in,out), (B,out)
-    stored = graphs.lean_weights(trunk, actions, agents)
-    for name in BACKBONE:
-        stored[f"backbone.{name}.bias"] = stored[f"backbone.{name}.bias"][:, None]  # (B,1,out)
-    first = {"heads": weights, "common": common}
-    for name, ego in first.items():
-        if ego:
-            stored[f"{name}.head1.weight"] = ego["heads.head1.weight"].transpose(1, 0, 2).reshape(inner, -1)
-            stored[f"{name}.head1.bias"] = ego["heads.head1.bias"].reshape(-1)
-    stored["heads.head2.weight"] = np.concatenate([ego["heads.head2.weight"] for ego in egos])
-    stored["heads.head2.bias"] = np.concatenate([ego["heads.head2.bias"] for ego in egos])[:, None]  # (K,1,A)
+    stored = _stored(egos, actions, agents)
     heads, hidden = len(stored["heads.head2.weight"]), len(egos) * inner
 
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    memory = add("Transpose", add("Reshape", "memory", "apart"), perm=[1, 0, 2])  # (B,N,H)
+    memory = add("Transpose", add("Reshape", "memory", "apart"), perm=[1, 0, 2])  # (P,N,H)
     memory = add("Transpose", graphs.lean_backbone(add, layer, memory), perm=[1, 0, 2])
     memory = add("Reshape", memory, "together", output="next_memory")
     if common:
@@ -62,13 +51,28 @@ def ego_graph(
     return Graph(add.nodes, asked, given, stored)
 
 
+def _stored(egos: Sequence[Mapping[str, np.ndarray]], actions: int, agents: int) -> dict[str, np.ndarray]:
+    """The weights as the graph has them: the backbones and the heads' second layers as stacks, the first layers as wide ones."""
+    names = [name for name in egos[0] if name.startswith("backbone.")]
+    stored = graphs.lean_weights({name: np.concatenate([ego[name] for ego in egos]) for name in names}, actions, agents)
+    for place, ego in zip(("heads", "common"), egos, strict=False):
+        weight = ego["heads.head1.weight"]  # (K,H,H)
+        stored[f"{place}.head1.weight"] = weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
+        stored[f"{place}.head1.bias"] = ego["heads.head1.bias"].reshape(-1)
+    stored["heads.head2.weight"] = np.concatenate([ego["heads.head2.weight"] for ego in egos])
+    stored["heads.head2.bias"] = np.concatenate([ego["heads.head2.bias"] for ego in egos])[:, None]  # (K,1,A)
+    return stored
+
+
 def run_weights(graph: Graph) -> dict[str, np.ndarray]:
     """The weights of the run's own ego, without a common head, by name as `learner.networks.weights` gives them."""
     stored = graph.weights
+    if "apart" not in stored:
+        raise FormatError("the agent's graph is laid out as an earlier version wrote it; export the run itself")
     parts = stored["by_obs"][:1], stored["by_last_action"][:1, :-1], stored["by_agent_number"][:1]
     found = {"backbone.encoder1.weight": np.concatenate(parts, axis=1)}
     found["backbone.encoder1.bias"] = np.zeros_like(parts[0][:, 0])  # it is in the agents' rows
-    for name in BACKBONE:
+    for name in LATER_LAYERS:
         found[f"backbone.{name}.weight"] = stored[f"backbone.{name}.weight"][:1]
         found[f"backbone.{name}.bias"] = stored[f"backbone.{name}.bias"][:1, 0]
     inner = len(stored["heads.head1.weight"])

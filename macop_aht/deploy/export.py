@@ -202,9 +202,9 @@ def export(
     with whole(folder) as place:
         common = _common_head(setup, subject.ego, company, config, say)
         ego = common_head.beside(subject.ego, common) if common else subject.ego
-        parts = weights(subject.ego), weights(common) if common else None
+        own_weights, common_weights = weights(subject.ego), weights(common) if common else None
         with torch.no_grad():
-            graph = ego_graph(parts[0], len(world.actions), world.n_agents, parts[1])
+            graph = ego_graph(own_weights, len(world.actions), world.n_agents, common_weights)
             check_parity(ego, write(graph), world, common=common is not None)
         say(f"{own} heads, {len(named)} groups; the recogniser learns from {config.steps:,} steps")
         names = [*named, *(f"head {k}" for k in range(own))]
@@ -213,7 +213,7 @@ def export(
         recognition = Recognition(names, weights(trained))
         with torch.no_grad():
             check_recogniser(trained, write(recognition.graph(world)), world)
-        manifest = write_bundle(place, parts[0], world, subject.about, subject.settings, recognition, parts[1])
+        manifest = write_bundle(place, own_weights, world, subject.about, subject.settings, recognition, common_weights)
         mates = [policy(f"group {name}", group, world) for name, group in named.items()]
         known, seed = returns[:, : len(named)], setup.phase_seed(3_002)
         manifest["figures"] = card.measure(place, world, mates, known, own, config.test_episodes, seed)

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.common_head import CommonHeadConfig
-from macop_aht.deploy.company import attendance, go_around
+from macop_aht.deploy.company import attendance, change_places
 from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
@@ -63,7 +63,7 @@ class RecogniserConfig:
         1.0, "standard deviations of the returns that a head of the run loses if it is played for a whole episode"
     )
     passes: int = setting(3, "times that an episode is learnt from")
-    switches: float = setting(0.3, "teammate changes in an episode of full length, on average")
+    switches: float = setting(0.3, "teammate changes in an episode of full length, on average; the common head's too")
     noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
     tier_episodes: int = setting(
@@ -252,7 +252,7 @@ class Meetings:
             running &= ~over
             if not running.any():
                 break
-            go_around(rollout, self.group, rng.random(size) < self._config.switches / world.limit, rng)
+            change_places(rollout, self.group, self._config.switches / world.limit, rng)
         seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*moments, strict=True))
         return Histories(seen, acted, group, believed, played, settled, result, length)
 

@@ -51,11 +51,11 @@ def of_run(folder: Path) -> Subject:
 def of_bundle(folder: Path) -> Subject:
     """The ego in a bundle: its run's heads alone, the selectors and a common head are learnt anew."""
     manifest, setup = read_manifest(folder), setup_of(read_run(folder), "cpu")
-    ego = Ego(Shape.of(setup.world), manifest["run_heads"])
-    set_weights(ego, run_weights(read(bundle_content(folder, manifest, "agent.onnx"))))
     told = ("scenario", "method", "seed", "company")
     if not {*told} <= {*manifest}:
         raise BundleError(f"the manifest in {folder} does not say which groups its run had; export the run itself")
+    ego = Ego(Shape.of(setup.world), manifest["run_heads"])
+    set_weights(ego, run_weights(read(bundle_content(folder, manifest, "agent.onnx"))))
     about = {name: manifest[name] for name in told}
     cards = {card.sha256: card for card in zoo.cards(manifest["scenario"]).values()}
     groups, missing = {}, []

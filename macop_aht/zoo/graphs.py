@@ -54,7 +54,7 @@ def _remember(add: Builder, layer: Callable[[str, str], str], rows: str, memory:
 def lean_backbone(add: Builder, layer: Callable[[str, str], str], memory: str, output: str = "") -> str:
     """The same in fewer nodes: what an index adds to the first layer is looked up. It needs the weights of `lean_weights`.
 
-    Where those are of B backbones, (B,in,out) each, memories are (B,N,H).
+    Where those are of P backbones, memories are (P,N,H).
     """
     acted = add("Gather", "by_last_action", "last_action", axis=-2)
     number = add("Gather", "by_agent_number", "agent", axis=-2)
@@ -63,7 +63,7 @@ def lean_backbone(add: Builder, layer: Callable[[str, str], str], memory: str, o
 
 
 def lean_weights(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> dict[str, np.ndarray]:
-    """A backbone's weights, or those of several, (B,in,out), with the first layer in three parts, as `lean_backbone` has it."""
+    """A backbone's weights, or those of P of them, (P,in,out), with the first layer in three parts, as `lean_backbone` has it."""
     stored = dict(weights)
     first, bias = stored.pop("backbone.encoder1.weight"), stored.pop("backbone.encoder1.bias")
     by_obs, by_action, by_agent = np.split(first, [-actions - agents, -agents], axis=-2)
@@ -71,6 +71,8 @@ def lean_weights(weights: Mapping[str, np.ndarray], actions: int, agents: int) -
     no_action = np.zeros_like(by_action[..., :1, :])  # the last row, which an index of -1 means
     acted = np.concatenate([by_action, no_action], axis=-2)
     looked_up = {"by_last_action": acted, "by_agent_number": by_agent + bias[..., None, :]}
+    if first.ndim > 2:
+        stored = {name: array[:, None] if name.endswith(".bias") else array for name, array in stored.items()}
     return {**stored, "by_obs": by_obs, **looked_up, "thirds": hidden}
 
 
