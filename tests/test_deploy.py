@@ -176,7 +176,7 @@ def common_head(rounds, monkeypatch):
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), 1.0, seed=0), teams, world
+    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), 0.3, seed=0), teams, world
 
 
 def test_the_same_seed_gives_the_same_common_head(monkeypatch):
