@@ -343,10 +343,13 @@ def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
     found = read_rows(rows)
     assert {row.seed for row in found} == {3, 5}
     assert f"{sum(row.stage == 'selection' for row in found)} episodes were spent" in told
+    assert main(["evaluate", *folders, *few[2:], "--budget", "4"]) == 0  # a bundle says its scenario itself
+    assert capsys.readouterr().out == told
     for wrong, complaint in (
         ([folders[0], *few, "--selector", "nose"], "this bundle has"),
         ([folders[0], folders[0], *few], "give one of each seed"),
         ([folders[0], *few[:1], "LBF1", *few[2:]], "give --scenario LBF4"),
+        (["random", *few[2:]], "give one, such as --scenario LBF4"),
     ):
         assert main(["evaluate", *wrong]) == 2
         assert complaint in capsys.readouterr().err

@@ -10,12 +10,12 @@ from macop_aht.cli.options import Commands, new_file, positive, seed
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from macop_aht.evaluation.agents import load_agents
+    from macop_aht.evaluation.agents import load_agents, scenario_of
     from macop_aht.evaluation.evaluate import evaluate, table
     from macop_aht.evaluation.matches import write_rows
     from macop_aht.scenarios import build
 
-    scenario = arguments.scenario
+    scenario = arguments.scenario or scenario_of(arguments.agents)
     agents = load_agents(arguments.agents, build(scenario), scenario, arguments.selector, arguments.budget)
     rows = [
         row
@@ -79,7 +79,7 @@ def add_evaluate(commands: Commands, words: Sequence[str]) -> None:
         help="the FOLDER of an ego bundle, scripted:NAME, random, FILE.onnx, FILE.zip, or MODULE:FACTORY; several are one "
         "method's, of several runs",
     )
-    parser.add_argument("--scenario", required=True, help="such as LBF4")
+    parser.add_argument("--scenario", help="such as LBF4 (default: the bundle's)")
     parser.add_argument("--teammates", nargs="+", default=["zoo:test", "scripted"], help="(default: zoo:test scripted)")
     parser.add_argument("--seen", nargs="+", default=[], help="teammates that it was trained with, such as zoo:train")
     parser.add_argument("--episodes", type=positive, default=32, help="per teammate (default: %(default)s)")

@@ -25,6 +25,16 @@ ALLOWED = (
 )
 
 
+def scenario_of(texts: Sequence[str]) -> str:
+    """The scenario that these agents play, where one of them is a bundle, which says so."""
+    told = [manifest["scenario"] for manifest in map(bundle_manifest, texts) if manifest]
+    if not told:
+        raise ValueError(
+            f"{', '.join(texts)}: no bundle, which would say its scenario; give one, such as --scenario LBF4"
+        )
+    return str(told[0])
+
+
 def load_agents(
     texts: Sequence[str], world: World, scenario: str, selector: str = "meta-test", budget: int | None = None
 ) -> list[Agent]:
