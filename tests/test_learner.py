@@ -405,7 +405,7 @@ def test_actions_are_drawn_by_the_softmax_of_their_values():
 
 
 def test_those_who_take_actions_for_others():
-    """They do what has the value of what they want; what is not available they do not do."""
+    """They do what they take for the best, but nothing that is not available."""
     world = build("LBF4")
     net = Stack(Shape.of(world), 1, generator())
     with torch.no_grad():

@@ -3,7 +3,7 @@
 A head of the run knows what to do with its own groups. What to do until it is clear who the others are, and with others who are
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
 all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. To teach it to go by what
-the others do, whoever they are, some of them act at random, now and then or all the time; some take each action for another, and
+the others do, whoever they are, some of them act at random, now and then or all the time; some take actions for others, and so
 purposefully go where no group goes; and at times others take over in mid-episode.
 
 At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
@@ -88,7 +88,7 @@ class Episodes(NamedTuple):
     reward: np.ndarray  # (T,B)
     length: np.ndarray  # (B,)
     noise: Tensor  # (B,) the chance of a random action of the others, whoever they are at the time
-    strange: Tensor  # (B,) bool: they take actions for others; the same
+    strange: Tensor  # (B,) bool: they, too, take actions for others
 
     def company(self, at: tuple[np.ndarray, np.ndarray], groups: int) -> Tensor:
         """For the critic, in these steps of these episodes: (M,groups+HABITS)."""
