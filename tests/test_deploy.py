@@ -267,9 +267,10 @@ def test_a_common_head_learns_what_no_head_knows(monkeypatch):
 # --- Selectors
 
 
-def run_selector(name, heads, budget, returns, episodes, seed=0):
+def run_selector(name, heads, budget, returns, episodes, seed=0, measured=None):
     """The heads that a selector plays, when head k's j-th episode returns `returns[k][j]`."""
-    session = onnxruntime.InferenceSession(write(SELECTORS[name](heads)))
+    table = np.zeros((heads, 0)) if measured is None else np.array(measured)
+    session = onnxruntime.InferenceSession(write(SELECTORS[name](table)))
     rng, played = np.random.default_rng(seed), [0] * heads
     tried, mean = np.zeros(heads, np.float32), np.zeros(heads, np.float32)
     last, value, sequence = -1, 0.0, []
@@ -316,6 +317,18 @@ def test_halving_leaves_no_head_untried():
     assert sequence[9] == best == 5
 
 
+def test_halving_knows_what_heads_get_with_groups():
+    measured = np.eye(4)  # each head serves one group
+    returns = [[0.0], [0.0], [0.0], [1.0]]
+    sequence, best, _ = run_selector("halving", 4, 3, returns, 5, measured=measured)
+    assert best == sequence[4] == 3  # it was neither of those that were played at first
+    sequence, best, _ = run_selector("halving", 4, 32, [[0.3], [0.4], [0.9], [0.5]], 40, measured=measured)
+    assert best == 2  # with a stranger, the returns themselves decide
+    assert sequence[32:] == [2] * 8
+    sequence, _, _ = run_selector("halving", 4, 4, returns, 1, measured=measured * [[1], [1], [2], [1]])
+    assert sequence == [2]  # the most promising comes first
+
+
 def test_thompson_tries_all_and_settles():
     for seed in range(5):
         sequence, best, _ = run_selector("thompson", 5, 20, [[0.0], [0.2], [1.0], [0.1], [0.3]], 25, seed)
@@ -325,9 +338,9 @@ def test_thompson_tries_all_and_settles():
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-@pytest.mark.parametrize("heads", [1, 2, 7])
-def test_selectors_are_sound_files(name, heads):
-    content = write(SELECTORS[name](heads))
+@pytest.mark.parametrize(("heads", "groups"), [(1, 1), (2, 0), (7, 3)])
+def test_selectors_are_sound_files(name, heads, groups):
+    content = write(SELECTORS[name](np.random.default_rng(0).random((heads, groups))))
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
     assert read(content).notes["selector"] == name
     sequence, _, _ = run_selector(name, heads, 0, [[0.0]] * heads, 3)  # no budget: a head is played all the same

@@ -98,7 +98,8 @@ def write_bundle(
     run_heads, inner = weights["heads.head1.weight"].shape[:2]
     heads, hidden = (run_heads + 1, 2 * inner) if common else (run_heads, inner)
     files = {"agent.onnx": write(ego_graph(weights, len(world.actions), world.n_agents, common))}
-    files |= {f"selectors/{name}.onnx": write(make(run_heads)) for name, make in SELECTORS.items()}
+    measured = recognition.weights["returns"].T[:run_heads] if recognition else np.zeros((run_heads, 0))
+    files |= {f"selectors/{name}.onnx": write(make(measured)) for name, make in SELECTORS.items()}
     if recognition:
         files[f"selectors/{ZERO_SHOT}.onnx"] = write(recognition.graph(world))
     (folder / "selectors").mkdir(parents=True)

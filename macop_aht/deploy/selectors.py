@@ -9,6 +9,11 @@ meta-test   the paper's: the heads in turn
 halving     successive halving: after every share of the budget, half of the heads are left, the better ones
 thompson    the head that is best in a draw of what it might return
 
+Halving goes by more than the mean returns. An episode with one head tells something of the others as well: what every head gets
+with every group of the run has been measured. A teammate may be like one of the groups, or like none of them; how likely each
+is follows from the returns so far, and what a head is expected to return, from all of these. In a few episodes that is worth
+about as many again; after many, the mean returns decide.
+
 One is of another kind: zero-shot is asked at every step, needs no returns and no budget, and is made for a run's own groups.
 """
 
@@ -25,21 +30,34 @@ from macop_aht.zoo import graphs
 
 NEVER = -1e30  # the return of a head that was not tried
 THOMPSON_SPREAD = 0.5  # standard deviation of an episode's return, over what has been the best so far
+STRANGER = 0.5  # the chance that a teammate is like none of the groups
+LIKE = 0.4  # how far heads' returns with one that is like a group are from theirs with the group, in standard deviations of all
 
 
-def _graph(heads: int, name: str, choose: Callable[[Builder, int], str], draws: bool = False) -> Graph:
-    """What all have in common: count what was played, and go over to the best when the budget is spent."""
+def _graph(
+    heads: int,
+    name: str,
+    choose: Callable[[Builder], str],
+    expect: Callable[[Builder], str] | None = None,
+    own: Mapping[str, np.ndarray] | None = None,
+    draws: bool = False,
+) -> Graph:
+    """What all have in common: count what was played, and go over to the best when the budget is spent.
+
+    The best is the one of the highest mean return, or the highest `expected`; `own` are a selector's own constants.
+    """
     add = Builder()
     played = add("Cast", add("Equal", "numbers", "last_head"), to=1)  # all zero at first
     tried = add("Add", "tried", played, output="next_tried")
     step = add("Div", add("Sub", "last_return", "mean_return"), add("Max", tried, "one"))
     mean = add("Add", "mean_return", add("Mul", played, step), output="next_mean_return")
-    add("Where", add("Greater", tried, "zero"), mean, "never", output="known")
+    known = expect(add) if expect else add("Where", add("Greater", tried, "zero"), mean, "never")
+    add("Identity", known, output="known")
     add("ReduceSum", tried, "first_axis", output="total", keepdims=0)
     best = add("ArgMax", "known", output="best_head", axis=0, keepdims=0)
     add("Cast", "budget", output="budget_real", to=1)
     searching = add("Less", "total", "budget_real")
-    add("Where", searching, choose(add, heads), best, output="next_head")
+    add("Where", searching, choose(add), best, output="next_head")
     inputs = [
         Tensor("tried", np.float32, (heads,)),
         Tensor("mean_return", np.float32, (heads,)),
@@ -70,52 +88,87 @@ def _graph(heads: int, name: str, choose: Callable[[Builder, int], str], draws: 
         "much": np.float32(1e9),
         "spread": np.float32(THOMPSON_SPREAD),
         "earlier": np.tri(heads, k=-1, dtype=np.float32),  # row i: the heads before i
+        **(own or {}),
     }
     used = {name for node in add.nodes for name in node.inputs}
     weights = {key: np.asarray(value) for key, value in constants.items() if key in used}
     return Graph(add.nodes, inputs, outputs, weights, {"selector": name})
 
 
-def meta_test(heads: int) -> Graph:
+def meta_test(returns: np.ndarray) -> Graph:
     """The heads in turn."""
 
-    def choose(add: Builder, heads: int) -> str:
+    def choose(add: Builder) -> str:
         return add("Cast", add("Mod", "total", "heads", fmod=1), to=7)
 
-    return _graph(heads, "meta-test", choose)
+    return _graph(len(returns), "meta-test", choose)
 
 
-def halving(heads: int) -> Graph:
+def halving(returns: np.ndarray) -> Graph:
     """The budget in as many equal rounds as it takes to halve the heads down to one; a round goes over those that are left."""
+    informed = returns.size > 0
 
-    def choose(add: Builder, heads: int) -> str:
+    def choose(add: Builder) -> str:
         done = add("Floor", add("Div", add("Mul", "total", "rounds"), add("Max", "budget_real", "one")))
         left = add("Ceil", add("Div", "heads", add("Pow", "two", add("Min", done, "last_round"))))
-        # A head's rank: how many are better, or as good and before it. One that was not tried may be the best.
-        hoped = add("Where", add("Greater", "next_tried", "zero"), "next_mean_return", "much")
+        # A head's rank: how many are better, or as good and before it. One of which nothing is known may be the best.
+        hoped = "known" if informed else add("Where", add("Greater", "next_tried", "zero"), "known", "much")
         column, row = add("Unsqueeze", hoped, "second_axis"), add("Unsqueeze", hoped, "first_axis")
         better = add("Cast", add("Greater", row, column), to=1)
         equal = add("Mul", add("Cast", add("Equal", row, column), to=1), "earlier")
         rank = add("ReduceSum", add("Add", better, equal), "second_axis", keepdims=0)
         out = add("Cast", add("Not", add("Less", rank, left)), to=1)
-        return add("ArgMin", add("Add", "next_tried", add("Mul", out, "much")), axis=0, keepdims=0)
+        turn = add("Add", add("Mul", "next_tried", "heads"), rank)  # the least tried; of these, the best
+        return add("ArgMin", add("Add", turn, add("Mul", out, "much")), axis=0, keepdims=0)
 
-    return _graph(heads, "halving", choose)
+    if not informed:
+        return _graph(len(returns), "halving", choose)
+    return _graph(len(returns), "halving", choose, _expected, _acquaintances(returns))
 
 
-def thompson(heads: int) -> Graph:
+def _acquaintances(returns: np.ndarray) -> dict[str, np.ndarray]:
+    """Whom a teammate may be like, in G+1 rows: each of the groups of which `returns` (K,G) were measured, or none of them."""
+    (heads, groups), scale = returns.shape, float(returns.std()) or 1.0
+    likely = [*[(1 - STRANGER) / groups] * groups, STRANGER]
+    return {
+        "usual": np.vstack([returns.T, np.full((1, heads), returns.mean())]).astype(np.float32),
+        "likely": np.log(likely).astype(np.float32)[:, None],
+        # variances: of a head's mean return around what is usual; and of an episode's around that
+        "around": np.array([*[(LIKE * scale) ** 2] * groups, scale**2], dtype=np.float32)[:, None],
+        "luck": np.float32(scale**2),
+        # the first one again, as far as what is usual counts against the head's own returns: for a stranger it does not
+        "leave": np.array([*[(LIKE * scale) ** 2] * groups, 1e9 * scale**2], dtype=np.float32)[:, None],
+        "half": np.float32(0.5),
+    }
+
+
+def _expected(add: Builder) -> str:
+    """What every head is expected to return, by all returns so far: the posterior mean in a mixture of normal distributions."""
+    seen = add("Min", "next_tried", "one")
+    off, error = add("Sub", "next_mean_return", "usual"), add("Div", "luck", add("Max", "next_tried", "one"))
+    variance = add("Add", "around", error)  # (G+1,K)
+    unlikely = add("Mul", seen, add("Add", add("Div", add("Mul", off, off), variance), add("Log", variance)))
+    unlikely = add("Mul", "half", add("ReduceSum", unlikely, "second_axis", keepdims=1))
+    belief = add("Softmax", add("Sub", "likely", unlikely), axis=0)  # (G+1,1)
+    share = add("Mul", seen, add("Div", "leave", add("Add", "leave", error)))
+    of_each = add("Add", "usual", add("Mul", share, off))
+    return add("ReduceSum", add("Mul", belief, of_each), "first_axis", keepdims=0)
+
+
+def thompson(returns: np.ndarray) -> Graph:
     """Each head once; then the one whose mean return, plus what it may be off by, is the largest."""
 
-    def choose(add: Builder, heads: int) -> str:
+    def choose(add: Builder) -> str:
         scale = add("Mul", "spread", add("Max", add("ReduceMax", "known", keepdims=0), "one"))
         error = add("Mul", "draws", add("Div", scale, add("Sqrt", add("Max", "next_tried", "one"))))
         drawn = add("Add", "next_mean_return", error)
         untried = add("Cast", add("Equal", "next_tried", "zero"), to=1)
         return add("ArgMax", add("Add", drawn, add("Mul", untried, "much")), axis=0, keepdims=0)
 
-    return _graph(heads, "thompson", choose, draws=True)
+    return _graph(len(returns), "thompson", choose, draws=True)
 
 
+# Each is made of what K heads get with G groups, (K,G), as far as that is known: G may be 0.
 SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
 
 
