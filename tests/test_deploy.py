@@ -24,7 +24,7 @@ from macop_aht import places, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.card import calibration
 from macop_aht.deploy.common_head import TRACE, CommonHeadConfig, Lessons, advantages, beside, learn
-from macop_aht.deploy.company import OFTEN, change_places, company
+from macop_aht.deploy.company import OFTEN, Changes, company
 from macop_aht.deploy.ego_graph import ego_graph, run_weights
 from macop_aht.deploy.export import (
     Recognition,
@@ -176,7 +176,7 @@ def common_head(rounds, monkeypatch):
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), 0.3, seed=0), teams, world
+    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), seed=0), teams, world
 
 
 def test_the_same_seed_gives_the_same_common_head(monkeypatch):
@@ -189,14 +189,17 @@ def lessons_in_cn2(switches):
     """The lessons of a common head with two teams of one habit each and two untrained heads, and their world."""
     world, ego = make_ego("CN2", heads=2)
     groups = company(ego, stubborn(world, (SOUTH, NORTH)))
-    return Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(), switches, seed=0), world
+    return Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(switches=switches), seed=0), world
 
 
 def test_a_common_head_goes_on_when_its_teammates_change():
-    """Others take over in about every second step: it knows its last action, and the critic is told who is there now."""
-    lessons, world = lessons_in_cn2(switches=12.5)
+    """It knows its last action, and the critic is told who is there now."""
+    lessons, world = lessons_in_cn2(switches=1.0)
     episodes, shape = lessons._play(), lessons.net.shape
-    assert (episodes.group[1:] != episodes.group[:-1]).float().mean() > 0.3
+    changed = (episodes.group[1:] != episodes.group[:-1]).any(dim=0)
+    as_they_are = (episodes.noise == 0) & ~episodes.strange
+    assert changed[as_they_are].float().mean() > 0.5  # the others have changed places with their like
+    assert not changed[~as_they_are].any()
     for group, rows in enumerate(lessons._rollout._tables[1].rows):
         assert (lessons._group[rows // world.n_agents] == group).all()
     last = episodes.inputs[..., shape.obs : shape.obs + shape.actions]
@@ -243,17 +246,22 @@ def test_a_common_head_imitates_nobody_with_strange_teammates():
     assert losses[0] != losses[2]
 
 
-def test_teammates_change_as_often_as_they_are_said_to():
-    """In few environments, in which seldom two change in the same step, as in many."""
+def test_others_take_over_as_often_as_they_are_said_to():
+    """Once in an episode, in its first half, where they may; in few environments as in many."""
     rng, rollout = np.random.default_rng(0), SimpleNamespace(exchange=lambda to: None)
-    for size, chance in ((20, 0.002), (500, 0.2)):
-        group, changed = np.arange(size), 0.0
-        for _ in range(int(200 / chance)):
+    for size, share in ((20, 0.5), (500, 0.3)):
+        able, group, times, latest = np.arange(size) % 5 > 0, np.arange(size), np.zeros(size), 0
+        changes = Changes(able, share, 25, rng)
+        for step in range(1, 26):
             before = group.copy()
-            change_places(rollout, group, chance, rng)
-            changed += (group != before).mean()
+            changes.make(rollout, group, step)
+            times += group != before
+            latest = step if (group != before).any() else latest
         assert sorted(group) == [*range(size)]
-        assert changed == pytest.approx(200, rel=0.1)
+        assert times[able].mean() == share
+        assert times.max() == 1
+        assert not times[~able].any()
+        assert 6 < latest <= 12
 
 
 @pytest.mark.slow

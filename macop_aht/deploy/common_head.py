@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.company import attendance, change_places
+from macop_aht.deploy.company import Changes, attendance
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
@@ -49,12 +49,13 @@ class CommonHeadConfig:
     learning_rate: float = setting(1e-3, "of Adam at first; it goes down to nothing")
     gamma: float = setting(0.99, "discount per step")
     entropy: float = setting(0.01, "weight of the policy's entropy at first; it goes down to nothing")
+    switches: float = setting(0.8, "share of the episodes in which others take over, of those with groups as they are")
     shown: float = setting(0.3, "part of the training in which it is shown, less and less, what the best head would do")
 
     def __post_init__(self) -> None:
         at_least(self, 0, "rounds", "learning_rate", "entropy")
         at_least(self, 1, "epochs")
-        within(self, 0, 1, "gamma", "shown")
+        within(self, 0, 1, "gamma", "switches", "shown")
 
 
 class Critic(nn.Module):
@@ -115,10 +116,9 @@ class Lessons:
         groups: Stack,
         returns: np.ndarray,
         config: CommonHeadConfig,
-        switches: float,
         seed: int,
     ) -> None:
-        """`returns` (K,G) are those of the ego's heads, the last K of the groups; `switches` are changes in a full episode."""
+        """`returns` (K,G) are those of the ego's heads, the last K of the groups."""
         generator, shape = torch.Generator().manual_seed(seed), ego.shape
         self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population + HABITS, generator)
         self._group = attendance(world, groups.population, ego.n_heads)  # (B,) who is in each environment
@@ -126,7 +126,7 @@ class Lessons:
         self._rollout = Rollout(
             world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
         )
-        self._world, self._ego, self._config, self._switches = world, ego, config, switches
+        self._world, self._ego, self._config = world, ego, config
         self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) head
         self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
         self._rng = np.random.default_rng([seed, 1])
@@ -154,6 +154,7 @@ class Lessons:
         actions = np.broadcast_to(np.arange(len(world.actions)), (size, len(world.actions)))
         taken_for = np.where(strange[:, None], self._rng.permuted(actions, axis=1), actions)
         mixed = np.where(ours[:, None], actions[:, None], taken_for[:, None])  # (B,N,A)
+        swaps = Changes(~strange & (noise == 0), self._config.switches, world.limit, self._rng)
         exploration = Exploration(noise[:, None] * ~ours, PERSISTENCE, drawn=ours, taken_for=mixed)
         rollout.begin(everywhere)
         running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
@@ -165,7 +166,7 @@ class Lessons:
             steps.append((*seen, self._group.copy(), rollout.action[:, ours], batch.reward * running / self._scale))
             length += running
             running &= ~over
-            change_places(rollout, self._group, self._switches / world.limit, self._rng)
+            swaps.make(rollout, self._group, len(steps))
         obs, last, mask, met, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
@@ -220,14 +221,12 @@ def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma:
     return found
 
 
-def learn(
-    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, switches: float, seed: int
-) -> Ego:
+def learn(world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: CommonHeadConfig, seed: int) -> Ego:
     """A network that joins any of the groups; the same for the same seed.
 
     The ego's heads, which get `returns` (K,G), are the last of the groups: see `company`.
     """
-    lessons = Lessons(world, ego, groups, returns, config, switches, seed)
+    lessons = Lessons(world, ego, groups, returns, config, seed)
     for k in range(config.rounds):
         lessons.round(k / config.rounds)
     return lessons.net

@@ -1,8 +1,8 @@
 """Whom the recogniser and the common head learn with: the groups of the run, and the ego's own heads in the teammates' place.
 
 The heads are groups that never were, each another way of acting as one that the ego was trained with: they are there for the sake
-of teammates who are none of the run's groups. At times two environments' teammates change places, for the sake of those who
-become others in mid-episode.
+of teammates who are none of the run's groups. In some episodes two environments' teammates change places, for the sake of those
+who become others in mid-episode.
 """
 
 from __future__ import annotations
@@ -31,11 +31,20 @@ def attendance(world: World, groups: int, heads: int) -> np.ndarray:
     return np.repeat(who, copies)
 
 
-def change_places(rollout: Rollout, group: np.ndarray, chance: float, rng: np.random.Generator) -> None:
-    """With that chance, an environment's teammates change places with another's in mid-episode; `group` (B,) is who is where."""
-    drawn, to = rng.random(len(group)) < chance / 2, np.arange(len(group))
-    there = rng.permutation(to[~drawn])[: drawn.sum()]
-    here = to[drawn][: len(there)]
-    to[here], to[there] = there, here
-    rollout.exchange(to)
-    group[to] = group.copy()
+class Changes:
+    """In some episodes of a round others take over: two environments' teammates change places, once, in the first half."""
+
+    def __init__(self, able: np.ndarray, share: float, limit: int, rng: np.random.Generator) -> None:
+        """In that share of the environments that are `able`, (B,) bool; `limit` is the longest episode."""
+        drawn = rng.permutation(np.flatnonzero(able))
+        pairs = round(share * len(drawn) / 2)
+        self._here, self._there = drawn[: 2 * pairs].reshape(2, pairs)
+        self._step = rng.integers(1, max(limit // 2, 1) + 1, pairs)
+
+    def make(self, rollout: Rollout, group: np.ndarray, step: int) -> None:
+        """Those that are due after so many steps; `group` (B,) is who is where."""
+        due, to = self._step == step, np.arange(len(group))
+        here, there = self._here[due], self._there[due]
+        to[here], to[there] = there, here
+        rollout.exchange(to)
+        group[to] = group.copy()

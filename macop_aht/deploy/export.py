@@ -236,7 +236,7 @@ def _common_head(
         return None
     say(f"the common head learns from {config.common.rounds:,} rounds of episodes")
     returns, seed = cross_returns(setup, ego, company, setup.phase_seed(3_003)), setup.phase_seed(3_004)
-    return common_head.learn(setup.world, ego, company, returns, config.common, config.switches, seed)
+    return common_head.learn(setup.world, ego, company, returns, config.common, seed)
 
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:

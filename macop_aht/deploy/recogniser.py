@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.common_head import CommonHeadConfig
-from macop_aht.deploy.company import attendance, change_places
+from macop_aht.deploy.company import Changes, attendance
 from macop_aht.deploy.selectors import belief_size
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
@@ -63,7 +63,7 @@ class RecogniserConfig:
         1.0, "standard deviations of the returns that a head of the run loses if it is played for a whole episode"
     )
     passes: int = setting(3, "times that an episode is learnt from")
-    switches: float = setting(0.3, "teammate changes in an episode of full length, on average; the common head's too")
+    switches: float = setting(0.3, "share of the episodes in which others take over")
     noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
     test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
     tier_episodes: int = setting(
@@ -74,8 +74,8 @@ class RecogniserConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "members", "passes", "batch", "test_episodes")
-        at_least(self, 0, "lr", "hold", "tire", "switches", "tier_episodes")
-        within(self, 0, 1, "leak", "noise")
+        at_least(self, 0, "lr", "hold", "tire", "tier_episodes")
+        within(self, 0, 1, "leak", "switches", "noise")
 
 
 class Recogniser(nn.Module):
@@ -231,6 +231,7 @@ class Meetings:
         everywhere, theirs = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) >= world.controllable
         guided, restless, trusting, noisy, forgetful = rng.random((5, size)) < 0.5
         settle = rng.integers(0, max(int(LATEST * world.limit), 1), size) * (rng.random(size) > FROM_THE_START)
+        swaps = Changes(everywhere, self._config.switches, world.limit, rng)
         exploration = Exploration(self._config.noise * noisy[:, None] * theirs)
         rollout.begin(everywhere)
         self._belief[torch.from_numpy(forgetful)] = 0.0
@@ -252,7 +253,7 @@ class Meetings:
             running &= ~over
             if not running.any():
                 break
-            change_places(rollout, self.group, self._config.switches / world.limit, rng)
+            swaps.make(rollout, self.group, step + 1)
         seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*moments, strict=True))
         return Histories(seen, acted, group, believed, played, settled, result, length)
 
