@@ -185,17 +185,17 @@ def test_the_same_seed_gives_the_same_common_head(monkeypatch):
     assert not torch.equal(net.heads.head2.bias, other.heads.head2.bias)
 
 
-def lessons_in_cn2(switches):
+def lessons_in_cn2():
     """The lessons of a common head with two teams of one habit each and two untrained heads, and their world."""
     world, ego = make_ego("CN2", heads=2)
     groups = company(ego, stubborn(world, (SOUTH, NORTH)))
-    return Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(switches=switches), seed=0), world
+    return Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(), seed=0), world
 
 
 def test_a_common_head_goes_on_when_its_teammates_change():
     """It knows its last action, and the critic is told who is there now."""
-    lessons, world = lessons_in_cn2(switches=1.0)
-    episodes, shape = lessons._play(), lessons.net.shape
+    lessons, world = lessons_in_cn2()
+    episodes, shape = lessons._play(switches=1.0), lessons.net.shape
     changed = (episodes.group[1:] != episodes.group[:-1]).any(dim=0)
     as_they_are = (episodes.noise == 0) & ~episodes.strange
     assert changed[as_they_are].float().mean() > 0.5  # the others have changed places with their like
@@ -215,12 +215,12 @@ def test_a_common_head_goes_on_when_its_teammates_change():
 
 def test_strange_teammates_leave_their_habits_and_ours_do_not(monkeypatch):
     monkeypatch.setattr("macop_aht.deploy.common_head.NOISY", 0.0)
-    (lessons, _), taken = lessons_in_cn2(switches=0.0), []
+    (lessons, _), taken = lessons_in_cn2(), []
     act = lessons._rollout.act
     monkeypatch.setattr(lessons._rollout, "act", lambda luck: (act(luck), taken.append(lessons._rollout.action.copy())))
     with torch.no_grad():
         lessons.net.heads.head2.bias[0, NORTH] = 100.0
-    episodes = lessons._play()
+    episodes = lessons._play(switches=0.0)
     ours, theirs = taken[0].T
     habit = np.where(lessons._group == 0, SOUTH, NORTH)
     teams, strange = lessons._group < 2, episodes.strange.numpy()
@@ -231,8 +231,8 @@ def test_strange_teammates_leave_their_habits_and_ours_do_not(monkeypatch):
 
 
 def test_a_common_head_imitates_nobody_with_strange_teammates():
-    lessons, _ = lessons_in_cn2(switches=0.0)
-    episodes = lessons._play()
+    lessons, _ = lessons_in_cn2()
+    episodes = lessons._play(switches=0.0)
     judged, everyone = lessons._judge(episodes, show=True), np.arange(len(episodes.length))
     another = (judged.shown + 1) % lessons.net.shape.actions
     with_strangers, with_others = (

@@ -4,7 +4,7 @@ A head of the run knows what to do with its own groups. What to do until it is c
 like none of the groups, no head has learnt. The common head is a network of its own that learns it when the run is over: with
 all groups at once, of which it is told nothing, so that it finds out by itself what it needs to know. To teach it to go by what
 the others do, whoever they are, some of them act at random, now and then or all the time; some take actions for others, and so
-purposefully go where no group goes; and at times others take over in mid-episode.
+purposefully go where no group goes; and the less it is shown of what follows, the more often others take over in mid-episode.
 
 At first it is shown what the head would do that is best with the group that plays; more and more, and then altogether, it goes by
 what its own episodes return (proximal policy optimisation, with a critic that is told who the others are). Values did not do
@@ -33,8 +33,8 @@ from macop_aht.scenarios.spec import World
 PARTS = 4  # of the episodes of a round: as many updates in a pass
 CLIP = 0.2  # how far the chance of an action may go in a round
 GRADIENT = 0.5  # norm of a gradient, of the policy and of the critic
-NOISY = 0.25  # share of the episodes in which teammates act at random with some chance, which is drawn
-STRANGE = 0.25  # share of the episodes in which teammates take actions for others, by a permutation that is drawn
+NOISY = 0.1  # share of the episodes in which teammates act at random with some chance, which is drawn
+STRANGE = 0.2  # share of the episodes in which teammates take actions for others, by a permutation that is drawn
 HABITS = 2  # numbers that the critic is told of the others, beside the group
 PERSISTENCE = 0.5  # the chance that a random action of theirs is the last one again
 TRACE = 0.95  # share of what was seen later in an advantage, in a step
@@ -44,12 +44,12 @@ TRACE = 0.95  # share of what was seen later in an advantage, in a step
 class CommonHeadConfig:
     """How the common head learns."""
 
-    rounds: int = setting(1_000, "rounds of some hundred episodes with all groups at once; 0: no common head")
+    rounds: int = setting(1_200, "rounds of some hundred episodes with all groups at once; 0: no common head")
     epochs: int = setting(3, "times that a round is learnt from")
     learning_rate: float = setting(1e-3, "of Adam at first; it goes down to nothing")
     gamma: float = setting(0.99, "discount per step")
     entropy: float = setting(0.01, "weight of the policy's entropy at first; it goes down to nothing")
-    switches: float = setting(0.8, "share of the episodes in which others take over, of those with groups as they are")
+    switches: float = setting(0.4, "share of the episodes in which others take over, of those with groups as they are")
     shown: float = setting(0.3, "part of the training in which it is shown, less and less, what the best head would do")
 
     def __post_init__(self) -> None:
@@ -135,9 +135,10 @@ class Lessons:
 
     def round(self, done: float) -> None:
         """Play an episode in every environment and learn from it, when `done` of the training is done."""
-        config, episodes = self._config, self._play()
+        config = self._config
         self._optimiser.param_groups[0]["lr"] = config.learning_rate * (1 - done)
         shown = max(1 - done / config.shown, 0.0) if config.shown else 0.0
+        episodes = self._play(config.switches * (1 - shown))
         judged = self._judge(episodes, shown > 0)
         for _ in range(config.epochs):
             for chosen in np.array_split(self._rng.permutation(len(episodes.length)), PARTS):
@@ -147,14 +148,14 @@ class Lessons:
                     nn.utils.clip_grad_norm_(parameters, GRADIENT)
                 self._optimiser.step()
 
-    def _play(self) -> Episodes:
+    def _play(self, switches: float) -> Episodes:
         rollout, world, size = self._rollout, self._world, len(self._group)
         everywhere, ours = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) < world.controllable
         noise, strange = (self._rng.random(size) < NOISY) * self._rng.random(size), self._rng.random(size) < STRANGE
         actions = np.broadcast_to(np.arange(len(world.actions)), (size, len(world.actions)))
         taken_for = np.where(strange[:, None], self._rng.permuted(actions, axis=1), actions)
         mixed = np.where(ours[:, None], actions[:, None], taken_for[:, None])  # (B,N,A)
-        swaps = Changes(~strange & (noise == 0), self._config.switches, world.limit, self._rng)
+        swaps = Changes(~strange & (noise == 0), switches, world.limit, self._rng)
         exploration = Exploration(noise[:, None] * ~ours, PERSISTENCE, drawn=ours, taken_for=mixed)
         rollout.begin(everywhere)
         running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []

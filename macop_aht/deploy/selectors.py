@@ -37,14 +37,15 @@ LIKE = 0.4  # how far heads' returns with one that is like a group are from thei
 def _graph(
     heads: int,
     name: str,
-    choose: Callable[[Builder], str],
+    choose: Callable[[Builder, str], str],
     expect: Callable[[Builder], str] | None = None,
     own: Mapping[str, np.ndarray] | None = None,
     draws: bool = False,
 ) -> Graph:
     """What all have in common: count what was played, and go over to the best when the budget is spent.
 
-    The best is the one of the highest mean return, or the highest `expected`; `own` are a selector's own constants.
+    The best is the one of the highest mean return, or of what `expect` says; `choose` is told these values, in which one that was
+    not tried has less than any. `own` are a selector's own constants.
     """
     add = Builder()
     played = add("Cast", add("Equal", "numbers", "last_head"), to=1)  # all zero at first
@@ -52,12 +53,11 @@ def _graph(
     step = add("Div", add("Sub", "last_return", "mean_return"), add("Max", tried, "one"))
     mean = add("Add", "mean_return", add("Mul", played, step), output="next_mean_return")
     known = expect(add) if expect else add("Where", add("Greater", tried, "zero"), mean, "never")
-    add("Identity", known, output="known")
     add("ReduceSum", tried, "first_axis", output="total", keepdims=0)
-    best = add("ArgMax", "known", output="best_head", axis=0, keepdims=0)
+    best = add("ArgMax", known, output="best_head", axis=0, keepdims=0)
     add("Cast", "budget", output="budget_real", to=1)
     searching = add("Less", "total", "budget_real")
-    add("Where", searching, choose(add), best, output="next_head")
+    add("Where", searching, choose(add, known), best, output="next_head")
     inputs = [
         Tensor("tried", np.float32, (heads,)),
         Tensor("mean_return", np.float32, (heads,)),
@@ -98,7 +98,7 @@ def _graph(
 def meta_test(returns: np.ndarray) -> Graph:
     """The heads in turn."""
 
-    def choose(add: Builder) -> str:
+    def choose(add: Builder, known: str) -> str:
         return add("Cast", add("Mod", "total", "heads", fmod=1), to=7)
 
     return _graph(len(returns), "meta-test", choose)
@@ -108,11 +108,11 @@ def halving(returns: np.ndarray) -> Graph:
     """The budget in as many equal rounds as it takes to halve the heads down to one; a round goes over those that are left."""
     informed = returns.size > 0
 
-    def choose(add: Builder) -> str:
+    def choose(add: Builder, known: str) -> str:
         done = add("Floor", add("Div", add("Mul", "total", "rounds"), add("Max", "budget_real", "one")))
         left = add("Ceil", add("Div", "heads", add("Pow", "two", add("Min", done, "last_round"))))
         # A head's rank: how many are better, or as good and before it. One of which nothing is known may be the best.
-        hoped = "known" if informed else add("Where", add("Greater", "next_tried", "zero"), "known", "much")
+        hoped = known if informed else add("Where", add("Greater", "next_tried", "zero"), known, "much")
         column, row = add("Unsqueeze", hoped, "second_axis"), add("Unsqueeze", hoped, "first_axis")
         better = add("Cast", add("Greater", row, column), to=1)
         equal = add("Mul", add("Cast", add("Equal", row, column), to=1), "earlier")
@@ -158,8 +158,8 @@ def _expected(add: Builder) -> str:
 def thompson(returns: np.ndarray) -> Graph:
     """Each head once; then the one whose mean return, plus what it may be off by, is the largest."""
 
-    def choose(add: Builder) -> str:
-        scale = add("Mul", "spread", add("Max", add("ReduceMax", "known", keepdims=0), "one"))
+    def choose(add: Builder, known: str) -> str:
+        scale = add("Mul", "spread", add("Max", add("ReduceMax", known, keepdims=0), "one"))
         error = add("Mul", "draws", add("Div", scale, add("Sqrt", add("Max", "next_tried", "one"))))
         drawn = add("Add", "next_mean_return", error)
         untried = add("Cast", add("Equal", "next_tried", "zero"), to=1)
