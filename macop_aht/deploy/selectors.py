@@ -135,10 +135,10 @@ def _acquaintances(returns: np.ndarray) -> dict[str, np.ndarray]:
         "likely": np.log(likely).astype(np.float32)[:, None],
         # variances: of a head's mean return around what is usual; and of an episode's around that
         "around": np.array([*[(LIKE * scale) ** 2] * groups, scale**2], dtype=np.float32)[:, None],
-        "luck": np.float32(scale**2),
-        # the first one again, as far as what is usual counts against the head's own returns: for a stranger it does not
+        "luck": np.array(scale**2, dtype=np.float32),
+        # the first one again, but for a stranger so wide that what is usual does not count beside the head's own returns
         "leave": np.array([*[(LIKE * scale) ** 2] * groups, 1e9 * scale**2], dtype=np.float32)[:, None],
-        "half": np.float32(0.5),
+        "half": np.array(0.5, dtype=np.float32),
     }
 
 
