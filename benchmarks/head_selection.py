@@ -1,6 +1,6 @@
 """What head selection costs and brings: the return after so many episodes of choosing, for every selector.
 
-    python benchmarks/head_selection.py [BUNDLE ...] [--runs RUN ...] [--seeds 5] [--sessions 4] [--test 8] [--out FILE.md]
+    python benchmarks/head_selection.py [BUNDLE ...] [--runs RUN ...] [--seeds 5] [--sessions 32] [--test 8] [--out FILE.md]
 
 Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the groups
 of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
@@ -43,7 +43,7 @@ NAMED = (3, 6)  # steps, of an episode or since the teammate changed, after whic
 SWITCH = 5  # the teammate changes after this part of the longest episode
 PAIRS = 24  # of teammates, at most
 OTHERS = 1 << 16  # the number of the first session that heads are chosen by
-BEST = "best head"
+BEST, FIRST = "best head", "zero-shot, first episode"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str
         found[f"that head, named after {step} steps", 0] = bench.returns(oracle, bench.mates, bench.test).mean(
             axis=(2, 3)
         )
-    found["zero-shot, first episode", 0] = bench.play(bench.mates, "zero-shot", 1, times=bench.test).mean(axis=(2, 3))
+    found[FIRST, 0] = bench.play(bench.mates, "zero-shot", 1, times=bench.test).mean(axis=(2, 3))
     found["zero-shot", 0] = bench.play(bench.mates, "zero-shot", bench.test).mean(axis=(2, 3))
     for selector in EPISODEWISE:
         for times in BUDGETS:
@@ -141,6 +141,14 @@ def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str
             played = bench.play(bench.mates, selector, budget + bench.test, budget)
             found[selector, budget] = played[..., budget:].mean(axis=(2, 3))
     return found
+
+
+def percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f}%" if whole > 0 else "-"
+
+
+def line(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
@@ -151,7 +159,7 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
     lines = [
         f"{bench.heads} heads; teammates: {counts}",
         "",
-        f"| selector | episodes of choosing | {' | '.join(f'{tier} | regret | of the best' for tier in present)} |",
+        line("selector", "episodes of choosing", *(f"{tier} | regret | of the best" for tier in present)),
         f"|---|---|{'---|---|---|' * len(present)}",
     ]
     best = found[BEST, 0]
@@ -159,9 +167,8 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
         cells = []
         for tier in present:
             mean, most = returns[tiers == tier].mean(), best[tiers == tier].mean()
-            share = f"{100 * mean / most:.0f}%" if most > 0 else "-"
-            cells.append(f"{mean:.3f} | {most - mean:.3f} | {share}")
-        lines.append(f"| {name} | {budget} | {' | '.join(cells)} |")
+            cells.append(f"{mean:.3f} | {most - mean:.3f} | {percent(mean, most)}")
+        lines.append(line(name, budget, *cells))
     return lines
 
 
@@ -209,12 +216,23 @@ def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> str | None:
         return float(bench.returns(player, mates, bench.test).mean())
 
     at_once, *later, never = oracle(then, after), *(oracle(then, after + late) for late in NAMED), oracle(first, after)
-    share = f"{100 * found / at_once:.0f}%" if at_once > 0 else "-"
-    figures = " | ".join(f"{value:.3f}" for value in (*later, never))
-    return f"| {bench.scenario} | {bench.method} | {len(pairs)} | {after} | {found:.3f} | {at_once:.3f} | {share} | {figures} |"
+    figures = [percent(found, at_once), *(f"{value:.3f}" for value in (*later, never))]
+    return line(bench.scenario, bench.method, len(pairs), after, f"{found:.3f}", f"{at_once:.3f}", *figures)
 
 
-def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
+def summary(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> str:
+    """A line for a bundle: zero-shot beside the best head, and halving with half of the episodes beside meta-test."""
+    few, many = (times * bench.heads for times in BUDGETS[-2:])
+    tiers, pairs = np.array(bench.tiers), (((FIRST, 0), (BEST, 0)), (("halving", few), ("meta-test", many)))
+    cells = [
+        percent(found[one][tiers == tier].mean(), found[other][tiers == tier].mean()) if tier in bench.tiers else "-"
+        for one, other in pairs
+        for tier in TIERS
+    ]
+    return line(bench.scenario, bench.method, *cells)
+
+
+def per_seed(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
     """A line per selector, budget, teammate and seed."""
     best = found[BEST, 0]
     return [
@@ -226,19 +244,38 @@ def rows(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[ob
     ]  # fmt: skip
 
 
-SWITCHED = "A teammate that becomes another one in mid-episode"
-COLUMNS = ["scenario", "bundle", "pairs", "after steps", "zero-shot", "oracle", "of the oracle",
-           *(f"told {late} steps later" for late in NAMED), "the first one's best head"]  # fmt: skip
+SUMMARY, SWITCHED = "Summary", "A teammate that becomes another one in mid-episode"
+COLUMNS = {  # of the tables with a line per bundle
+    SUMMARY: ["scenario", "bundle", *(f"{FIRST}, of the best head: {tier}" for tier in TIERS),
+              *(f"halving in half of the episodes, of meta-test: {tier}" for tier in TIERS)],
+    SWITCHED: ["scenario", "bundle", "pairs", "after steps", "zero-shot", "oracle", "of the oracle",
+               *(f"told {late} steps later" for late in NAMED), "the first one's best head"],
+}  # fmt: skip
 
 
-def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What was measured before of bundles of these names: their tables, and their lines in the last one."""
+def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """What was measured before of bundles of these names: their tables, and their lines in those with a line per bundle."""
     parts = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
     by_title = {title: content.strip() for title, content in (part.split("\n", 1) for part in parts)}
-    lines = [line for line in by_title.pop(SWITCHED, "").splitlines() if line.count(" | ") == len(COLUMNS) - 1]
-    by_name = {": ".join(line.split(" | ")[:2])[2:]: line for line in lines}
-    tables, switched = ({name: kept[name] for name in names if name in kept} for kept in (by_title, by_name))
-    return tables, switched
+    lines = {}
+    for title, columns in COLUMNS.items():
+        found = [row for row in by_title.pop(title, "").splitlines() if row.count(" | ") == len(columns) - 1]
+        by_name = {": ".join(row.split(" | ")[:2])[2:]: row for row in found}
+        lines[title] = {name: by_name[name] for name in names if name in by_name}
+    return {name: by_title[name] for name in names if name in by_title}, lines
+
+
+def report(about: str, tables: dict[str, str], lines: dict[str, dict[str, str]]) -> str:
+    """The page: the summary first, the tables of all bundles, and the teammates that become others last."""
+    by_title = {
+        title: "\n".join(
+            [line(*columns), f"|{'---|' * len(columns)}", *(lines[title][name] for name in sorted(lines[title]))]
+        )
+        for title, columns in COLUMNS.items()
+    }
+    in_order = {SUMMARY: by_title[SUMMARY], **dict(sorted(tables.items())), SWITCHED: by_title[SWITCHED]}
+    sections = [f"## {title}\n\n{content}" for title, content in in_order.items()]
+    return "\n\n".join(["# Head selection", about, *sections]) + "\n"
 
 
 def main() -> int:
@@ -248,7 +285,7 @@ def main() -> int:
         "--runs", nargs="+", type=Path, default=[], help="folders of the runs that the bundles are from"
     )
     parser.add_argument("--seeds", type=int, default=5, help="of evaluation")
-    parser.add_argument("--sessions", type=int, default=4, help="per teammate and seed")
+    parser.add_argument("--sessions", type=int, default=32, help="per teammate and seed")
     parser.add_argument("--test", type=int, default=8, help="episodes of a session that count")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "head_selection.md")
     arguments = parser.parse_args()
@@ -262,34 +299,29 @@ def main() -> int:
     bundles = arguments.bundles or sorted(shipped)
     if not bundles:
         parser.error("there is no bundle under agents/; name one, or write one with `macop export`")
-    tables, switched = recorded(arguments.out, [*shipped.values()])
+    tables, lines = recorded(arguments.out, [*shipped.values()])
+    options = f"--seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}"
+    about = (
+        f"`python benchmarks/head_selection.py {options}`: mean returns of {arguments.seeds * arguments.sessions} sessions with "
+        f"each teammate, of the {arguments.test} episodes after choosing."
+    )
     written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
         heads, best = by_head(bench, bench.heads + bench.common), best_heads(bench)
         found = results(bench, heads, best)
         tables[bench.name] = "\n".join(table(bench, found))
-        print(f"{bench.name}: {tables[bench.name]}", flush=True)
-        line = switch(bench, heads, best)
-        switched.pop(bench.name, None)
-        switched |= {bench.name: line} if line else {}
-        written += rows(bench, found)
-    options = f"--seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}"
-    lines = [
-        "# Head selection",
-        "",
-        f"`python benchmarks/head_selection.py {options}`: mean returns of {arguments.seeds * arguments.sessions} sessions with "
-        f"each teammate, of the {arguments.test} episodes after choosing.",
-        "",
-        *(f"## {name}\n\n{tables[name]}\n" for name in sorted(tables)),
-        f"## {SWITCHED}",
-        "",
-        f"| {' | '.join(COLUMNS)} |",
-        f"|{'---|' * len(COLUMNS)}",
-        *(switched[name] for name in sorted(switched)),
-    ]
-    print("\n".join(lines[-len(switched) - 2 :]), flush=True)
-    arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for title, row in ((SUMMARY, summary(bench, found)), (SWITCHED, switch(bench, heads, best))):
+            lines[title].pop(bench.name, None)
+            lines[title] |= {bench.name: row} if row else {}
+        print(
+            f"{bench.name}: {tables[bench.name]}",
+            *(rows.get(bench.name, "") for rows in lines.values()),
+            sep="\n",
+            flush=True,
+        )
+        arguments.out.write_text(report(about, tables, lines), encoding="utf-8")
+        written += per_seed(bench, found)
     with open(arguments.out.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         columns = ["scenario", "bundle", "selector", "episodes", "tier", "teammate", "seed", "return", "regret"]
         csv.writer(file).writerows([columns, *written])

@@ -43,8 +43,9 @@ class Changes:
 
     def make(self, rollout: Rollout, group: np.ndarray, step: int) -> None:
         """Those that are due after so many steps; `group` (B,) is who is where."""
-        due, to = self._step == step, np.arange(len(group))
-        here, there = self._here[due], self._there[due]
-        to[here], to[there] = there, here
-        rollout.exchange(to)
-        group[to] = group.copy()
+        due = self._step == step
+        if due.any():
+            here, there, to = self._here[due], self._there[due], np.arange(len(group))
+            to[here], to[there] = there, here
+            rollout.exchange(to)
+            group[to] = group.copy()
