@@ -10,8 +10,9 @@ head's. That one is the head of the run that does best with a teammate in as man
 The common head, which only zero-shot has, is also shown alone. What can be hoped for in a first episode is told by an oracle to
 which the best head is named after a few steps; until then it plays the one that does best with seen teammates on average. In the
 last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle plays each one's
-best head from the step on at which it is there; beside it is what it would get if it were told some steps later. Writes Markdown,
-in which other bundles under agents/ keep what was measured of them, and a CSV with a line per teammate and seed.
+best head from the step on at which it is there; beside it is what it would get if it were told some steps later. The summary has
+what zero-shot gets in its first episode, and halving after two episodes for each head, beside meta-test after four. Writes
+Markdown, in which other bundles under agents/ keep what was measured of them, and a CSV with a line per teammate and seed.
 """
 
 from __future__ import annotations
