@@ -12,7 +12,8 @@ which the best head is named after a few steps; until then it plays the one that
 last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle plays each one's
 best head from the step on at which it is there; beside it is what it would get if it were told some steps later. The summary has
 what zero-shot gets in its first episode, and halving after two episodes for each head, beside meta-test after four. Writes
-Markdown, in which other bundles under agents/ keep what was measured of them, and a CSV with a line per teammate and seed.
+Markdown, in which other bundles under agents/ keep what was measured of them with the same options, and a CSV with a line per
+teammate and seed.
 """
 
 from __future__ import annotations
@@ -300,12 +301,15 @@ def main() -> int:
     bundles = arguments.bundles or sorted(shipped)
     if not bundles:
         parser.error("there is no bundle under agents/; name one, or write one with `macop export`")
-    tables, lines = recorded(arguments.out, [*shipped.values()])
     options = f"--seeds {arguments.seeds} --sessions {arguments.sessions} --test {arguments.test}"
     about = (
         f"`python benchmarks/head_selection.py {options}`: mean returns of {arguments.seeds * arguments.sessions} sessions with "
         f"each teammate, of the {arguments.test} episodes after choosing."
     )
+    other = arguments.out.exists() and about not in arguments.out.read_text(encoding="utf-8")
+    if other and arguments.bundles:
+        parser.error(f"{arguments.out} was measured with other options than {options}: give those, or another --out")
+    tables, lines = recorded(arguments.out, [] if other else [*shipped.values()])
     written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
