@@ -19,7 +19,6 @@ teammate and seed.
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from macop_aht.deploy.export import group_policies
 from macop_aht.deploy.runtime import EgoAgent, read_manifest
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.reproduction.material import markdown, write_csv
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates import Switching, resolve
@@ -149,29 +149,18 @@ def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%" if whole > 0 else "-"
 
 
-def line(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
+def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> str:
     """A line per selector and budget: return, regret and share of the best head's return, in every tier."""
     tiers = np.array(bench.tiers)
     present = [tier for tier in TIERS if tier in bench.tiers]
     counts = ", ".join(f"{(tiers == tier).sum()} {tier}" for tier in present)
-    lines = [
-        f"{bench.heads} heads; teammates: {counts}",
-        "",
-        line("selector", "episodes of choosing", *(f"{tier} | regret | of the best" for tier in present)),
-        f"|---|---|{'---|---|---|' * len(present)}",
-    ]
-    best = found[BEST, 0]
+    head = ["selector", "episodes of choosing", *(cell for tier in present for cell in (tier, "regret", "of the best"))]
+    best, lines = found[BEST, 0], []
     for (name, budget), returns in found.items():
-        cells = []
-        for tier in present:
-            mean, most = returns[tiers == tier].mean(), best[tiers == tier].mean()
-            cells.append(f"{mean:.3f} | {most - mean:.3f} | {percent(mean, most)}")
-        lines.append(line(name, budget, *cells))
-    return lines
+        means = [(returns[tiers == tier].mean(), best[tiers == tier].mean()) for tier in present]
+        figures = [(f"{mean:.3f}", f"{most - mean:.3f}", percent(mean, most)) for mean, most in means]
+        lines.append([name, budget, *(cell for cells in figures for cell in cells)])
+    return f"{bench.heads} heads; teammates: {counts}\n\n{markdown(head, lines)}"
 
 
 class Oracle:
@@ -202,7 +191,7 @@ def switching_pairs(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[t
     return [apart[k] for k in order]
 
 
-def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> str | None:
+def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[str] | None:
     """A line for a teammate that becomes another one in mid-episode; None where no two need different heads."""
     pairs, after = switching_pairs(bench, heads, best), bench.world.limit // SWITCH
     if not pairs:
@@ -218,11 +207,16 @@ def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> str | None:
         return float(bench.returns(player, mates, bench.test).mean())
 
     at_once, *later, never = oracle(then, after), *(oracle(then, after + late) for late in NAMED), oracle(first, after)
-    figures = [percent(found, at_once), *(f"{value:.3f}" for value in (*later, never))]
-    return line(bench.scenario, bench.method, len(pairs), after, f"{found:.3f}", f"{at_once:.3f}", *figures)
+    figures = [
+        f"{found:.3f}",
+        f"{at_once:.3f}",
+        percent(found, at_once),
+        *(f"{value:.3f}" for value in (*later, never)),
+    ]
+    return [bench.scenario, bench.method, str(len(pairs)), str(after), *figures]
 
 
-def summary(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> str:
+def summary(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
     """A line for a bundle: zero-shot beside the best head, and halving with half of the episodes beside meta-test."""
     few, many = (times * bench.heads for times in BUDGETS[-2:])
     tiers, pairs = np.array(bench.tiers), (((FIRST, 0), (BEST, 0)), (("halving", few), ("meta-test", many)))
@@ -231,7 +225,7 @@ def summary(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> str:
         for one, other in pairs
         for tier in TIERS
     ]
-    return line(bench.scenario, bench.method, *cells)
+    return [bench.scenario, bench.method, *cells]
 
 
 def per_seed(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
@@ -255,29 +249,28 @@ COLUMNS = {  # of the tables with a line per bundle
 }  # fmt: skip
 
 
-def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+Lines = dict[str, dict[str, list[str]]]  # by title and bundle: the cells
+
+
+def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], Lines]:
     """What was measured before of bundles of these names: their tables, and their lines in those with a line per bundle."""
     parts = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
     by_title = {title: content.strip() for title, content in (part.split("\n", 1) for part in parts)}
-    lines = {}
-    for title, columns in COLUMNS.items():
-        found = [row for row in by_title.pop(title, "").splitlines() if row.count(" | ") == len(columns) - 1]
-        by_name = {": ".join(row.split(" | ")[:2])[2:]: row for row in found}
-        lines[title] = {name: by_name[name] for name in names if name in by_name}
+    lines: Lines = {}
+    for title in COLUMNS:
+        rows = [row.strip("| ").split(" | ") for row in by_title.pop(title, "").splitlines()[2:]]
+        lines[title] = {name: row for row in rows if (name := ": ".join(row[:2])) in names}
     return {name: by_title[name] for name in names if name in by_title}, lines
 
 
-def report(about: str, tables: dict[str, str], lines: dict[str, dict[str, str]]) -> str:
+def report(about: str, tables: dict[str, str], lines: Lines) -> str:
     """The page: the summary first, the tables of all bundles, and the teammates that become others last."""
-    by_title = {
-        title: "\n".join(
-            [line(*columns), f"|{'---|' * len(columns)}", *(lines[title][name] for name in sorted(lines[title]))]
-        )
-        for title, columns in COLUMNS.items()
-    }
-    in_order = {SUMMARY: by_title[SUMMARY], **dict(sorted(tables.items())), SWITCHED: by_title[SWITCHED]}
-    sections = [f"## {title}\n\n{content}" for title, content in in_order.items()]
-    return "\n\n".join(["# Head selection", about, *sections]) + "\n"
+    first, last = (
+        markdown(columns, [row for _, row in sorted(lines[title].items())]) for title, columns in COLUMNS.items()
+    )
+    sections = {SUMMARY: first, **dict(sorted(tables.items())), SWITCHED: last}
+    parts = ["# Head selection", about, *(f"## {title}\n\n{text}" for title, text in sections.items())]
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> int:
@@ -315,21 +308,15 @@ def main() -> int:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
         heads, best = by_head(bench, bench.heads + bench.common), best_heads(bench)
         found = results(bench, heads, best)
-        tables[bench.name] = "\n".join(table(bench, found))
+        tables[bench.name] = table(bench, found)
         for title, row in ((SUMMARY, summary(bench, found)), (SWITCHED, switch(bench, heads, best))):
             lines[title].pop(bench.name, None)
             lines[title] |= {bench.name: row} if row else {}
-        print(
-            f"{bench.name}: {tables[bench.name]}",
-            *(rows.get(bench.name, "") for rows in lines.values()),
-            sep="\n",
-            flush=True,
-        )
+        print(f"{bench.name}: {tables[bench.name]}", flush=True)
         arguments.out.write_text(report(about, tables, lines), encoding="utf-8")
         written += per_seed(bench, found)
-    with open(arguments.out.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
-        columns = ["scenario", "bundle", "selector", "episodes", "tier", "teammate", "seed", "return", "regret"]
-        csv.writer(file).writerows([columns, *written])
+    columns = ["scenario", "bundle", "selector", "episodes", "tier", "teammate", "seed", "return", "regret"]
+    write_csv(arguments.out.with_suffix(".csv"), columns, written)
     return 0
 
 
