@@ -2,9 +2,9 @@
 
     python benchmarks/tuning.py [--weights alpha-cross mu …] [--seeds 100 101] [--preset paper] [--parallel 2]
 
-LIPO's groups should be good with themselves and bad with each other. EWC's ego, and Macop's, should in the end do well with all
-groups that they met one after the other. Runs can be resumed; each has one thread. Every weight has a part of the results, which
-stays as it is when others are measured.
+LIPO's groups should be good with themselves and bad with each other. EWC's ego should learn each group that it meets, and keep
+what it gets with the earlier ones. Macop's should in the end do well with all groups that it met one after the other. Runs can be
+resumed; each has one thread. Every weight has a part of the results, which stays as it is when others are measured.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from macop import WORK, train
 
+from macop_aht.evaluation.metrics import backward_transfer, returns_over_time
 from macop_aht.learner.checkpoints import read
 from macop_aht.learner.threads import use_threads
 from macop_aht.reproduction.fig_crossplay import apart, matrix
@@ -41,6 +42,14 @@ def in_the_end(folder: Path) -> list[str]:
     figures = json.loads((folder / "summary.json").read_text())
     returns = figures["best_head"]
     return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(figures["heads"]), f"{moved(folder):.2%}"]
+
+
+def held(folder: Path) -> list[str]:
+    """Of an ego that met one group after the other: with all in the end, with each when it was new, and what was forgotten."""
+    decisions = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+    returns = returns_over_time(decisions)
+    figures = returns[-1].mean(), returns[-1].min(), np.diag(returns).mean(), backward_transfer(returns)
+    return [f"{figure:.2f}" for figure in figures]
 
 
 def moved(folder: Path) -> float:
@@ -76,8 +85,10 @@ WEIGHTS = {
         among_themselves, ("self-play", "of the worst group", "cross-play", "different deeds"), NO_EGO,
     ),
     "mu": Weight(
-        "EWC: its ego in the end, with the groups of TrajeDi that it met one after the other.", ("LBF4",), "ewc",
-        ("1", "10", "30", "100", "1000"), in_the_end, EGO, groups=("trajedi", *NO_EGO),
+        "EWC: its ego with three groups of TrajeDi that it met one after the other; backward transfer is what it forgot.",
+        ("LBF4", "PP1"), "ewc", ("0", "1", "100", "1e4", "1e5", "1e6", "1e8"), held,
+        ("in the end", "with the worst group", "when new", "backward transfer"),
+        groups=("trajedi", "--teammates.population", "3", "--teammates.steps", "375000", *NO_EGO),
     ),
     "alpha-reg": Weight(
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",

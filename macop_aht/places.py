@@ -1,14 +1,17 @@
 """Where content lies: given explicitly, named by an environment variable, packaged with the code, or in a checkout beside it.
 
-And where code of the user's does.
+And where code of the user's does, and which version of ours is running.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
@@ -45,3 +48,22 @@ def find(kind: str, explicit: str | Path | None = None) -> Path:
             return place
     looked = ", ".join(str(place) for place in places)
     raise FileNotFoundError(f"there is no folder {kind}; looked for it at {looked}. Set {variable} to where it is")
+
+
+@cache
+def commit() -> str:
+    """The commit of the checkout that the code runs from, with a + where files have changed since; else the version."""
+    git = ["git", "-C", str(PACKAGE.parent)]
+    try:
+        if (PACKAGE.parent / ".git").exists():
+            known, changed = (
+                subprocess.run([*git, *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+                for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            )
+            return f"{known}+" if changed else known
+    except (OSError, subprocess.SubprocessError):
+        pass
+    try:
+        return f"v{version('macop-aht')}"
+    except PackageNotFoundError:
+        return ""

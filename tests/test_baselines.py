@@ -4,19 +4,21 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from macop_aht.campaign.plan import GROUPS_OF
 from macop_aht.cli import main
 from macop_aht.config import changed, settings
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.envs.vector import MacopVectorEnv
 from macop_aht.evaluation import summary
-from macop_aht.evaluation.matches import read_rows
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
 from macop_aht.evaluation.pool import Entrant
+from macop_aht.evaluation.rows import read_rows
 from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
@@ -25,9 +27,12 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig
 from macop_aht.methods import (
     clear,
+    continual,
     ewc,
+    fcp,
     fresh,
     lipo,
+    macop,
     multi_head,
     origins,
     phases,
@@ -57,7 +62,7 @@ CHANGES = {  # for small runs, beside MACOP
     "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 16},
     "ppo": {"steps": 200, "optimisation": {"envs": 4, "rollout": 32, "batch": 64, "epochs": 2}},
 }  # fmt: skip
-ORIGINS = {"ewc": "trajedi", "clear": "trajedi", "ppo": "fcp", "multi-head": "sequence"}  # whose groups; else Macop's
+ORIGINS = GROUPS_OF | {"multi-head": "sequence"}  # whose groups a method learns with
 
 
 # --- Transfer
@@ -94,10 +99,41 @@ def test_a_sequence_takes_from_all_generators_alike():
     assert sorted(sequence.draw(generators, 0, seed=0)) == sorted(name for own in generators.values() for name in own)
 
 
-def test_methods_draw_nothing_alike_but_macop_and_macop_plus():
+def test_methods_of_one_seed_draw_nothing_alike():
     drawn = {name: setup_of(MethodRun("LBF4", name, 3, config=preset(name, "demo", "LBF4")), "cpu") for name in METHODS}
-    seeds = {name: setup.phase_seed(0) for name, setup in drawn.items()}
-    assert seeds["macop"] == seeds["macop+"]
+    assert len({setup.phase_seed(0) for setup in drawn.values()}) == len(METHODS)
+
+
+def test_egos_of_different_methods_start_from_different_weights(monkeypatch):
+    """Whatever the seed of a method's run, its ego is its own: no two methods give `fresh_ego` the same seed."""
+    seeds = {}
+
+    class Begun(Exception):
+        pass
+
+    def stopping(name):
+        def stop(setup, heads, seed):
+            seeds[name] = seed
+            raise Begun
+
+        return stop
+
+    groups = SimpleNamespace(order=["0/0"], names=["0/0"], net=None)
+    population = SimpleNamespace(teams=SimpleNamespace(net=None), names=["0/0"])
+    given = {"groups": groups, "population-00": population}
+    for name, method in METHODS.items():
+        if name == "random-head":  # has Macop's
+            continue
+        for module in (macop, continual, multi_head, fcp, ppo, fresh):
+            if hasattr(module, "fresh_ego"):
+                monkeypatch.setattr(module, "fresh_ego", stopping(name))
+
+        def phase(label, kind, work, *arguments):
+            return given[label] if label in given else work(*arguments)
+
+        run = MethodRun("LBF4", name, 3, config=preset(name, "demo", "LBF4"))
+        with pytest.raises(Begun):
+            method.train(setup_of(run, "cpu"), SimpleNamespace(phase=phase))
     assert len(set(seeds.values())) == len(METHODS) - 1
 
 
@@ -492,7 +528,7 @@ def test_ppo_is_an_ego_like_any_other(runs, tmp_path):
     folder, _ = runs
     words = [str(folder / "fcp"), str(folder / "ppo"), "--episodes", "4", "--out", str(tmp_path / "rows.csv")]
     assert main(["pool", *words]) == 0
-    rows = [row for row in read_rows(tmp_path / "rows.csv") if row.agent == "ppo"]
+    rows = [row for row in read_rows(tmp_path / "rows.csv") if row.method == "ppo"]
     assert len(rows) == 3 * 4
     assert {(row.tier, row.stage) for row in rows} == {("seen", "test")}
     ego = origins.ego_of(folder / "ppo", Setup(build("LBF4"), None, 1, CPU))

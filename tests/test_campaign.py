@@ -25,8 +25,8 @@ from macop_aht.campaign.processes import Processes, going_on, lock
 from macop_aht.campaign.runner import Ledger, run
 from macop_aht.cli import main
 from macop_aht.config import changed, from_toml, to_toml
-from macop_aht.evaluation.matches import read_rows
 from macop_aht.evaluation.pool import Entrant, Pool, rows_of
+from macop_aht.evaluation.rows import read_rows
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Ego, Shape, Stack
 from macop_aht.methods.runs import METHODS, MethodRun, preset, read_run
@@ -434,13 +434,13 @@ def assert_alike(folder, other):
 def test_rows_hold_every_ego_with_every_group(reference):
     rows = read_rows(reference / "SMAC1" / "rows.csv")
     assert len(rows) == 3 * 4 * 8  # egos, groups, episodes
-    tiers = {(row.agent, row.teammate.split("/")[0]): row.tier for row in rows}
+    tiers = {(row.method, row.teammate.split("/")[0]): row.tier for row in rows}
     assert tiers == {
         ("fcp", "fcp"): "seen", ("trajedi", "trajedi"): "seen", ("ewc", "trajedi"): "seen",
         ("fcp", "trajedi"): "unseen generator", ("trajedi", "fcp"): "unseen generator",
         ("ewc", "fcp"): "unseen generator",
     }  # fmt: skip
-    assert len({(row.result, row.length) for row in rows}) > 3  # else a comparison of rows would show nothing
+    assert len({(row.return_, row.length) for row in rows}) > 2  # else a comparison of rows would show nothing
     for method in TINY.methods:
         config = read_run(reference / "SMAC1" / method / "2").config
         wanted = changed(preset(method, "demo", "SMAC1"), TINY.settings[method])
@@ -559,7 +559,7 @@ def test_a_variation_is_evaluated_by_its_own_name(reference, tmp_path):
     folders = [str(tmp_path / name / "2") for name in ("fcp", "wide")]
     assert main(["pool", *folders, "--by-folder", "--episodes", "2", "--out", str(tmp_path / "rows.csv")]) == 0
     rows = read_rows(tmp_path / "rows.csv")
-    assert {(row.agent, row.teammate.split("/")[0], row.tier) for row in rows} == {
+    assert {(row.method, row.teammate.split("/")[0], row.tier) for row in rows} == {
         ("fcp", "fcp", "seen"), ("fcp", "wide", "unseen generator"),
         ("wide", "wide", "seen"), ("wide", "fcp", "unseen generator"),
     }  # fmt: skip
@@ -595,13 +595,13 @@ def test_heads_are_chosen_by_episodes_of_their_own():
     assert (len(choosing), len(test)) == (5 * 4 * 3, 5 * 6)
     assert {row.tier for row in test[:12]} == {"seen"}
     assert {row.tier for row in test[12:]} == {"unseen"}
-    every = [pool.play(entrants[0].ego, np.full((5, 6), head), 0)[0] for head in range(3)]
+    every = [pool.play(entrants[0].ego, np.full((5, 6), head), 0).returns for head in range(3)]
     for g, name in enumerate(pool.names):
-        tried = [row.result for row in choosing if row.teammate == name]
+        tried = [row.return_ for row in choosing if row.teammate == name]
         best = int(np.argmax([np.mean(tried[head::3]) for head in range(3)]))  # in turn: 0 1 2 0 1 2 …
-        assert [row.result for row in test if row.teammate == name] == every[best][g].tolist()
+        assert [row.return_ for row in test if row.teammate == name] == every[best][g].tolist()
     assert len({tuple(one.ravel()) for one in every}) == 3
     assert {row.stage for row in rows_of(entrants[1], pool, 2)} == {"test"}  # one head: nothing to choose
-    anyone = np.array([row.result for row in rows_of(entrants[2], pool, 6)]).reshape(5, 6)
-    again = np.array([row.result for row in rows_of(entrants[2], pool, 6)]).reshape(5, 6)
+    anyone = np.array([row.return_ for row in rows_of(entrants[2], pool, 6)]).reshape(5, 6)
+    again = np.array([row.return_ for row in rows_of(entrants[2], pool, 6)]).reshape(5, 6)
     np.testing.assert_array_equal(anyone, again)

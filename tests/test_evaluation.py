@@ -16,7 +16,8 @@ from macop_aht.deploy.export import write_bundle
 from macop_aht.evaluation.behaviour import watch_self_play
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
-from macop_aht.evaluation.matches import Row, play, read_rows
+from macop_aht.evaluation.matches import play
+from macop_aht.evaluation.rows import Row, read_rows
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.onnx_format import write
 from macop_aht.scenarios import LevelBasedForaging, build
@@ -32,7 +33,7 @@ def deeds(scenario, script, episodes=20):
     """The deeds of a scripted team, episode by episode."""
     world = build(scenario)
     (policy,) = resolve(f"scripted:{script}", world)
-    return play(world, policy, [policy], episodes).deeds[0].tolist()
+    return play(world, policy, [policy], episodes).outcomes[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_evaluating_a_script_knows_who_it_gets_on_with(tmp_path, capsys):
     assert "| scripted | 7 | 224 |" in printed
     rows = read_rows(own)
     by_mate = {
-        name: np.mean([row.result for row in rows if row.teammate == name]) for name in {row.teammate for row in rows}
+        name: np.mean([row.return_ for row in rows if row.teammate == name]) for name in {row.teammate for row in rows}
     }
     assert by_mate["scripted:corner-ne"] == 1.0
     assert by_mate["scripted:corner-sw"] == 0.0
@@ -233,7 +234,10 @@ def test_cross_play_of_scripts(tmp_path, capsys):
 
 def test_comparing_by_hand():
     def rows(results):
-        return [Row("a", 0, "LBF4", mate, "unseen", "test", 0, result, 5) for mate, result in results.items()]
+        return [
+            Row(method="a", scenario="LBF4", teammate=mate, tier="unseen", stage="test", return_=result, length=5)
+            for mate, result in results.items()
+        ]
 
     first, second = rows({"x": 0.5, "y": 0.5, "z": 1.0, "only": 0.0}), rows({"x": 1.0, "y": 0.75, "z": 1.0})
     found = compare(first, second)
@@ -276,7 +280,7 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
     in_cn3 = ["--scenario", "CN3", "--teammates", "scripted", "--episodes", "3", "--csv", "rows.csv"]
     assert main(["evaluate", "CN3.zip", *in_cn3]) == 0
     (mate,) = {row.teammate for row in read_rows(tmp_path / "rows.csv")} & {"scripted:nearest"}
-    returns = [row.result for row in read_rows(tmp_path / "rows.csv") if row.teammate == mate]
+    returns = [row.return_ for row in read_rows(tmp_path / "rows.csv") if row.teammate == mate]
     assert returns == pytest.approx(returns_in_gym(model, mate, 3))
     capsys.readouterr()
     many = gym.make("MacopLBF4-v0")
@@ -326,10 +330,10 @@ def test_a_bundle_chooses_a_head_for_each_teammate_and_keeps_it(tmp_path, passin
             [row for row in rows if row.teammate == mate.name and row.stage == stage] for stage in ("selection", "test")
         )
         assert [row.episode for row in choosing] == list(range(16))
-        means = [np.mean([row.result for row in choosing[head::4]]) for head in range(4)]  # in turn over the heads
+        means = [np.mean([row.return_ for row in choosing[head::4]]) for head in range(4)]  # in turn over the heads
         assert 1 + int(np.argmax(means)) == west_or_east
         alone = play(world, as_policy(lambda obs, mask, to=west_or_east: np.full(len(obs), to)), [mate], 6)
-        assert [row.result for row in tested] == alone.returns[0].tolist()
+        assert [row.return_ for row in tested] == alone.returns[0].tolist()
         assert alone.returns.sum() > 0
 
 

@@ -27,7 +27,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, steady, terms
 from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
-from macop_aht.methods.phases import Learned, Population, Setup, cross_returns, with_snapshot
+from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, with_snapshot
 from macop_aht.methods.runs import MethodRun, configure, train
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
@@ -180,15 +180,50 @@ def test_selection_keeps_the_one_new_group_when_all_are_perfect():
 
 
 def test_expansion_by_hand():
-    assert expands(0.0, [], threshold=0.0)  # the first head
-    assert not expands(0.5, [0.5, 0.2], threshold=0.0)
-    assert expands(0.5, [0.5, 0.2], threshold=0.0, rule="reach")  # the paper's rule keeps every tie
-    assert expands(0.6, [0.5, 0.2], threshold=0.15)  # a gain of a fifth
-    assert not expands(0.6, [0.5, 0.2], threshold=0.2 + 1e-9)
-    assert expands(0.1, [0.0], threshold=0.0)  # nothing to divide by
-    assert not expands(0.0, [0.0], threshold=0.0)
-    assert expands(-1.0, [-2.0], threshold=0.5)
-    assert not expands(-3.0, [-2.0], threshold=0.0)
+    assert expands(0.0, None, threshold=0.0)  # the first head
+    assert not expands(0.5, 0.5, threshold=0.0)
+    assert expands(0.5, 0.5, threshold=0.0, rule="reach")  # the paper's rule keeps every tie
+    assert expands(0.6, 0.5, threshold=0.15)  # a gain of a fifth
+    assert not expands(0.6, 0.5, threshold=0.2 + 1e-9)
+    assert expands(0.1, 0.0, threshold=0.0)  # nothing to divide by
+    assert not expands(0.0, 0.0, threshold=0.0)
+    assert expands(-1.0, -2.0, threshold=0.5)
+    assert not expands(-3.0, -2.0, threshold=0.0)
+
+
+def test_the_best_old_head_is_measured_in_other_episodes_than_it_is_chosen_by(monkeypatch):
+    # Three heads with a group. Those to choose by: 0.9, 0.5, 0.7; those to measure: 0.4, 0.6, 0.5. So the first has 0.4.
+    tables = {"choose": [[0.9], [0.5], [0.7]], "measure": [[0.4], [0.6], [0.5]]}
+    given, ego = setup(), Ego(Shape.of(build("LBF4")), 3, generator())
+    seeds = {given.phase_seed(7, 1): "measure", given.phase_seed(7, 2): "choose"}
+    monkeypatch.setattr(macop, "cross_returns", lambda setup, ego, group, seed: np.array(tables[seeds[seed]]))
+    found = macop.measure_heads(given, ego, group=None, path=(7,))
+    assert (found.returns, found.chosen, found.best) == ([0.4, 0.6, 0.5], 0, 0.4)
+    assert macop.measure_heads(given, Ego(Shape.of(build("LBF4")), 0, generator()), None, (7,)).best is None
+
+
+def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
+    """Five heads of true return 0.6 with every group: the best of each group looks like more, the chosen one does not."""
+    given, rng = setup(config=replace(CONFIG, test_episodes=32)), np.random.default_rng(0)
+    seen = []
+
+    def returns(setup, ego, groups, seed):
+        seen.append(seed)
+        return rng.binomial(32, 0.6, (5, groups.population)) / 32
+
+    monkeypatch.setattr(macop, "cross_returns", returns)
+    monkeypatch.setattr(macop, "mutate", lambda setup, iteration, ego, parents: parents)
+    monkeypatch.setattr(macop, "self_play_returns", lambda setup, net, seed: [1.0] * net.population)
+    teams = Teams.fresh(given, CONFIG.population, SMALL, 0)
+    ego = Ego(Shape.of(build("LBF4")), 5, generator())
+    parents = Population(teams, [f"0/{k}" for k in range(CONFIG.population)], {})
+    measured = [
+        value
+        for iteration in range(2, 202)
+        for value in macop._next_population(given, iteration, Learned(ego), parents).decision["cross_play"]
+    ]
+    assert np.mean(measured) == pytest.approx(0.6, abs=0.01)  # the best of five would be 0.70
+    assert len(set(seen)) == len(seen)  # never the same episodes twice
 
 
 def test_compatibility_by_hand():

@@ -10,8 +10,8 @@ from macop_aht.campaign.plan import Campaign
 from macop_aht.cli import main
 from macop_aht.cli.campaigns import REPRODUCTIONS as NAMES
 from macop_aht.config import to_toml
-from macop_aht.evaluation.matches import Row, write_rows
 from macop_aht.evaluation.plots import progress
+from macop_aht.evaluation.rows import Row, write_rows
 from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN, fig_radar, table_modern
 from macop_aht.reproduction.fig_crossplay import apart
 from macop_aht.reproduction.material import Material, paper
@@ -21,10 +21,13 @@ from macop_aht.reproduction.table1 import by_seed, cells, improvement, modern, p
 def rows_of(agent, seed, returns, scenario="LBF4", stage="test"):
     """Rows from {teammate: the returns of its episodes}."""
     return [
-        Row(agent, seed, scenario, teammate, "unseen generator", stage, e, result, 25)
+        Row(
+            method=agent, seed=seed, scenario=scenario, teammate=teammate, generator=teammate.split("/")[0],
+            tier="unseen generator", stage=stage, episode=e, return_=result, length=25,
+        )
         for teammate, results in returns.items()
         for e, result in enumerate(results)
-    ]
+    ]  # fmt: skip
 
 
 def test_means_by_seed_by_hand():

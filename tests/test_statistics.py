@@ -16,20 +16,32 @@ def test_interquartile_mean_by_hand_and_by_scipy():
     np.testing.assert_allclose(interquartile_mean(values), stats.trim_mean(values, 0.25, axis=1))
 
 
-def test_bootstrap_is_about_clusters():
+def test_bootstrap_of_one_seed_is_about_groups():
     rng = np.random.default_rng(0)
-    alone = bootstrap([np.array([0.0, 1.0] * 50)], rng)
+    alone = bootstrap({(0, g): float(g % 2) for g in range(100)}, rng)
     assert alone.value == 0.5
-    assert alone.high - alone.low < 0.5  # one cluster: only the values vary
-    apart = bootstrap([np.zeros(50), np.ones(50)], rng)
-    assert (apart.low, apart.value, apart.high) == (0.0, 0.5, 1.0)  # two that never vary inside: only they tell
-    # Values of which each is the mean of some episodes: three of four at 1, whose middle half is 1; 0.75 among four alike.
-    teammates = [np.ones(8), np.ones(8), np.ones(8), np.zeros(8)]
-    assert bootstrap([[one] for one in teammates], rng).value == 1.0
-    alike = bootstrap([[np.array([1.0, 1.0, 1.0, 0.0])] for _ in range(4)], rng)
+    assert 0.1 < alone.high - alone.low < 0.5
+    # Three groups of four at 1, whose middle half is 1; 0.75 in each of four that are alike.
+    assert bootstrap({(0, g): np.full(8, float(g < 3)) for g in range(4)}, rng).value == 1.0
+    alike = bootstrap({(0, g): np.array([1.0, 1.0, 1.0, 0.0]) for g in range(4)}, rng)
     assert alike.low < alike.value == 0.75 < alike.high
-    with pytest.raises(ValueError, match="none empty"):
-        bootstrap([np.zeros(3), np.zeros(0)], rng)
+    for nothing in ({}, {(0, 0): np.zeros(0)}):
+        with pytest.raises(ValueError, match="none empty"):
+            bootstrap(nothing, rng)
+
+
+def test_bootstrap_crosses_groups_with_seeds():
+    rng = np.random.default_rng(0)
+    # Seeds that differ and groups that do not: only the seeds tell. Both seeds are the first in a quarter of the resamples.
+    by_seed = bootstrap({(s, g): float(s) for s in range(2) for g in range(50)}, rng)
+    assert (by_seed.low, by_seed.value, by_seed.high) == (0.0, 0.5, 1.0)
+    # Two groups, 0 and 1, with all of 50 seeds: both drawn groups are the first in a quarter of the resamples. Nested in the
+    # seeds, 100 values would be drawn one by one, and the interval would be within 0.35 and 0.65.
+    by_group = bootstrap({(s, g): float(g) for s in range(50) for g in range(2)}, rng)
+    assert (by_group.low, by_group.value, by_group.high) == (0.0, 0.5, 1.0)
+    # A pair that is missing changes nothing where all values are the same.
+    partial = bootstrap({(s, g): 0.3 for s in range(3) for g in range(5) if (s, g) != (2, 4)}, rng)
+    assert (partial.low, partial.high) == pytest.approx((0.3, 0.3))
 
 
 def test_tests_of_difference():

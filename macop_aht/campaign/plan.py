@@ -22,7 +22,7 @@ from macop_aht.scenarios.spec import hint
 # Whose groups a method learns with that makes none itself, as in the paper: those of the same scenario and seed.
 GROUPS_OF = {
     "finetune": "macop", "single-head": "macop", "random-head": "macop", "multi-head": "macop", "fresh": "macop",
-    "ewc": "trajedi", "clear": "trajedi", "ppo": "fcp",
+    "finetune-trajedi": "trajedi", "ewc": "trajedi", "clear": "trajedi", "ppo": "fcp",
 }  # fmt: skip
 EVALUATION = "evaluation"  # the last part of its task's name, where others have a seed
 BASE = "fresh"  # the learner that all others are compared with in forward transfer

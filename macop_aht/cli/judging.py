@@ -12,7 +12,7 @@ from macop_aht.cli.options import Commands, new_file, positive, seed
 def _evaluate(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation.agents import load_agents, scenario_of
     from macop_aht.evaluation.evaluate import evaluate, table
-    from macop_aht.evaluation.matches import write_rows
+    from macop_aht.evaluation.rows import write_rows
     from macop_aht.scenarios import build
 
     scenario = arguments.scenario or scenario_of(arguments.agents)
@@ -33,7 +33,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _compare(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation.evaluate import compare
-    from macop_aht.evaluation.matches import read_rows
+    from macop_aht.evaluation.rows import read_rows
 
     found = compare(read_rows(Path(arguments.first)), read_rows(Path(arguments.second)))
     chance = "no difference to test" if found.p is None else f"p = {found.p:.3f} (Wilcoxon, paired by teammate)"

@@ -142,14 +142,11 @@ class MacopVectorEnv(VectorEnv):
         return self._game.batch.obs[:, : self._m].reshape(self.num_envs, -1).copy()
 
     def _infos(self, rows: np.ndarray) -> dict[str, Any]:
-        """Masks and teammates, with Gymnasium's `_key` arrays that say where they hold."""
+        """Masks, teammates and what the world tells, with Gymnasium's `_key` arrays that say where they hold."""
         population = self._game.population
-        return {
-            "action_mask": self.action_masks(),
-            "_action_mask": rows.copy(),
-            "teammate": population.names[population.who],
-            "_teammate": rows.copy(),
-        }
+        found = {"action_mask": self.action_masks(), "teammate": population.names[population.who]}
+        found |= self.world.info(self._game.batch.state)
+        return found | {f"_{name}": rows.copy() for name in found}
 
     def action_masks(self) -> np.ndarray:
         """What the controlled agents may do now: int8 (B,A), or (B,m,A)."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.evaluation.matches import Played, Seats, play
+from macop_aht.evaluation.matches import Seats, play
+from macop_aht.evaluation.rows import Played
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.teammates.protocol import Policy
@@ -67,8 +68,8 @@ class Bundle:
             met.append(together)
         nothing = np.zeros((len(mates), 0))
         columns = [
-            np.concatenate([nothing, *[getattr(episode, name) for episode in met]], axis=1)
-            for name in ("returns", "lengths", "deeds")
+            np.concatenate([nothing, *[getattr(episode, column.name) for episode in met]], axis=1)
+            for column in fields(Played)
         ]
         return Played(*columns), _Chosen(self, agent)
 

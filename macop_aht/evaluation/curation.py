@@ -189,7 +189,7 @@ def _load(card: Card, target: Path) -> Candidate:
 def figures(world: World, policy: OnnxPolicy) -> tuple[float, list[str]]:
     """The self-play return of a group, and what it does, the most frequent first."""
     played = play(world, _renamed(policy), [_renamed(policy)], EPISODES, SEED)
-    deeds = Counter(deed for deed in played.deeds[0].tolist() if deed)
+    deeds = Counter(outcome for outcome in played.outcomes[0].tolist() if outcome)
     return round(float(played.returns.mean()), 4), [
         deed for deed, count in deeds.most_common(3) if count >= EPISODES // 10
     ]

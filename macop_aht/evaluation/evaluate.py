@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from macop_aht import zoo
 from macop_aht.evaluation.bundles import Bundle
-from macop_aht.evaluation.matches import BATCH, Ego, Played, Row, play
+from macop_aht.evaluation.matches import BATCH, Ego, play
+from macop_aht.evaluation.rows import Played, Row, episode_rows
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, signed_rank, worst_decile
+from macop_aht.places import commit
 from macop_aht.scenarios import build
 from macop_aht.teammates import resolve
 from macop_aht.teammates.protocol import Policy
@@ -56,11 +58,16 @@ def evaluate(
         for name in mates
     }
 
+    generators = {name: cards[_plain(name)].generator if _plain(name) in cards else "" for name in mates}
+    common = Row(method=agent.name, seed=agent.seed, scenario=scenario, teammate="", tier="", stage="", commit=commit())
+
     def rows(stage: str, played: Played) -> list[Row]:
         return [
-            Row(agent.name, agent.seed, scenario, name, tiers[name], stage, e, float(result), int(length))
-            for name, results, lengths in zip(mates, played.returns, played.lengths, strict=True)
-            for e, (result, length) in enumerate(zip(results, lengths, strict=True))
+            row
+            for k, name in enumerate(mates)
+            for row in episode_rows(
+                replace(common, teammate=name, generator=generators[name], tier=tiers[name], stage=stage), played, k
+            )
         ]
 
     everyone = list(mates.values())
@@ -104,7 +111,7 @@ class Line:
 
 
 def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
-    """The table. Intervals resample seeds first; where there is only one, teammates."""
+    """The table. Intervals resample seeds and teammates, then episodes."""
     scenarios = sorted({row.scenario for row in rows})
     if len(scenarios) > 1:
         raise ValueError(f"the rows are of {', '.join(scenarios)}; a table is of one scenario")
@@ -114,8 +121,7 @@ def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
         if not own:
             continue
         best = _best_responses(own)
-        clusters = _clusters(own, {})
-        scaled = _clusters([row for row in own if row.teammate in best], best)
+        scaled = _episodes([row for row in own if row.teammate in best], best)
         rng = np.random.default_rng(seed)
         means = [float(np.mean(results)) for results in _by_teammate(own).values()]
         found.append(
@@ -124,7 +130,7 @@ def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
                 len(means),
                 len(own),
                 float(np.mean(means)),
-                bootstrap(clusters, rng),
+                bootstrap(_episodes(own, {}), rng),
                 bootstrap(scaled, rng) if scaled else None,
                 worst_decile(means),
             )
@@ -135,18 +141,16 @@ def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
 def _by_teammate(rows: Sequence[Row]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for row in rows:
-        found.setdefault(row.teammate, []).append(row.result)
+        found.setdefault(row.teammate, []).append(row.return_)
     return found
 
 
-def _clusters(rows: Sequence[Row], scale: Mapping[str, float]) -> list[list[np.ndarray]]:
-    """The episodes of every seed with every teammate, seed by seed."""
-    by_seed = len({row.seed for row in rows}) > 1
-    found: dict[object, dict[str, list[float]]] = {}
+def _episodes(rows: Sequence[Row], scale: Mapping[str, float]) -> dict[tuple[int, str], np.ndarray]:
+    """The episodes of every seed with every teammate."""
+    found: dict[tuple[int, str], list[float]] = {}
     for row in rows:
-        cluster = found.setdefault(row.seed if by_seed else row.teammate, {})
-        cluster.setdefault(row.teammate, []).append(row.result / scale.get(row.teammate, 1.0))
-    return [[np.array(results) for results in cluster.values()] for cluster in found.values()]
+        found.setdefault((row.seed, row.teammate), []).append(row.return_ / scale.get(row.teammate, 1.0))
+    return {pair: np.array(returns) for pair, returns in found.items()}
 
 
 def _best_responses(rows: Sequence[Row]) -> dict[str, float]:
@@ -170,9 +174,7 @@ def table(rows: Sequence[Row]) -> str:
             f"| {line.worst:.2f} |"
         )
     seeds, choosing = len({row.seed for row in rows}), sum(row.stage == "selection" for row in rows)
-    unit = (
-        "seeds are resampled first, then teammates" if seeds > 1 else "there is one seed only: teammates are resampled"
-    )
+    unit = "seeds and teammates are resampled" if seeds > 1 else "there is one seed only: teammates are resampled"
     text += ["", f"All returns are means with a teammate. Intervals of 95% by bootstrap; {unit}, then episodes."]
     text += [caveat(seeds)] if caveat(seeds) else []
     if choosing:
@@ -200,7 +202,7 @@ def compare(first: Sequence[Row], second: Sequence[Row]) -> Difference:
         found: dict[tuple[str, str], list[float]] = {}
         for row in rows:
             if row.stage == "test":
-                found.setdefault((row.scenario, row.teammate), []).append(row.result)
+                found.setdefault((row.scenario, row.teammate), []).append(row.return_)
         means.append({pair: float(np.mean(results)) for pair, results in found.items()})
     shared = [pair for pair in means[0] if pair in means[1]]
     if not shared:

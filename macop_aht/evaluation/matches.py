@@ -1,16 +1,14 @@
-"""Agents with teammates, many episodes at once: one row for each, the same whatever the size of the batch. Needs no torch."""
+"""Agents with teammates, many episodes at once, the same whatever the size of the batch. Needs no torch."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Protocol
 from zlib import crc32
 
 import numpy as np
 
+from macop_aht.evaluation.rows import Played
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -18,30 +16,6 @@ from macop_aht.teammates.protocol import Policy, fresh_memory
 
 EGO = 4  # the purpose of the ego's draws, beside those in `streams`
 BATCH = 4_096  # environments at a time
-
-
-@dataclass(frozen=True)
-class Row:
-    """One episode."""
-
-    agent: str
-    seed: int  # of the run that the agent comes from
-    scenario: str
-    teammate: str
-    tier: str  # seen, unseen, unseen generator, scripted
-    stage: str  # test, or selection where the agent was still choosing its head
-    episode: int
-    result: float  # the return
-    length: int
-
-
-@dataclass(frozen=True)
-class Played:
-    """What came of an agent's episodes with T teammates."""
-
-    returns: np.ndarray  # (T,E)
-    lengths: np.ndarray  # (T,E)
-    deeds: np.ndarray  # (T,E) of str
 
 
 class Seats(Protocol):
@@ -105,7 +79,7 @@ class _PolicySeats:
 
 def _play_batch(
     world: World, ego: Ego, mates: Sequence[Policy], who: np.ndarray, seeds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     batch, size = Batch(world, len(who)), len(who)
     batch.seed([int(seed) for seed in seeds])
     batch.reset()
@@ -117,7 +91,7 @@ def _play_batch(
     seats += [_PolicySeats(mates[t], np.flatnonzero(who == t), theirs, teammate_keys) for t in np.unique(who)]
     action = np.zeros((size, world.n_agents), dtype=np.int64)
     returns, lengths, running = np.zeros(size), np.zeros(size, dtype=np.int64), np.ones(size, dtype=np.bool_)
-    deeds = np.full(size, "", dtype=object)
+    outcomes, won = (np.full(size, nothing, dtype=object) for nothing in ("", None))
     while running.any():
         for seat in seats:
             seat.act(batch, action, running)
@@ -125,10 +99,18 @@ def _play_batch(
         returns += np.where(running, batch.reward, 0.0)
         lengths += running
         over = running & (batch.terminated | batch.truncated)
-        for b in np.flatnonzero(over).tolist():
-            deeds[b] = world.deed(batch.state, b)
+        note_ends(world, batch, over, outcomes, won)
         running &= ~over
-    return returns, lengths, deeds
+    return returns, lengths, outcomes, won
+
+
+def note_ends(world: World, batch: Batch, over: np.ndarray, outcomes: np.ndarray, won: np.ndarray) -> None:
+    """Write down how the episodes in `over`, (B,) bool, have ended: (B,) of str, (B,) of bool or None."""
+    if over.any():
+        victory = world.info(batch.state).get("battle_won")
+        for b in np.flatnonzero(over).tolist():
+            outcomes[b] = world.deed(batch.state, b)
+            won[b] = None if victory is None else bool(victory[b])
 
 
 def among_themselves(
@@ -214,33 +196,3 @@ def sessions(
             for seat in seats:
                 seat.begin(over)
     return returns
-
-
-def write_rows(rows: Sequence[Row], path: Path) -> None:
-    """One line per episode, as CSV; the file is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    with open(unfinished, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [column.name for column in fields(Row)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-    unfinished.replace(path)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """What `write_rows` has written."""
-    wanted = [column.name for column in fields(Row)]
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != wanted:
-            raise ValueError(f"{path} has the columns {reader.fieldnames}; result rows have {wanted}")
-        try:
-            return [
-                Row(
-                    line["agent"], int(line["seed"]), line["scenario"], line["teammate"], line["tier"], line["stage"],
-                    int(line["episode"]), float(line["result"]), int(line["length"]),
-                )
-                for line in reader
-            ]  # fmt: skip
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged: {error}") from error

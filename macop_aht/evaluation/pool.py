@@ -8,7 +8,7 @@ group begin the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -16,12 +16,14 @@ import numpy as np
 import torch
 
 from macop_aht.evaluation.bundles import SELECTION
-from macop_aht.evaluation.matches import Row, episode_seeds, write_rows
+from macop_aht.evaluation.matches import episode_seeds, note_ends
+from macop_aht.evaluation.rows import Played, Row, episode_rows, write_rows
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.methods.macop import TRIALS
 from macop_aht.methods.origins import ego_of, fingerprint, groups_of, joined, lender_of, method_of, require_end
 from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
+from macop_aht.places import commit
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
@@ -69,7 +71,8 @@ def _name(folder: Path, by_folder: bool) -> str:
 class Pool:
     """All groups of some runs, and where their episodes begin.
 
-    Runs may have groups in common, as Macop and Macop+ have their first ones; these are in it once, by the first run's name.
+    Runs may have groups in common, as variations of a method have their first ones; these are in it once, by the first run's
+    name.
     """
 
     def __init__(self, world: World, entrants: Sequence[Entrant], device: torch.device, seed: int = 0) -> None:
@@ -81,51 +84,50 @@ class Pool:
         self._groups = [group for group, _ in found.values()]
         self.owners = [owners for _, owners in found.values()]
         self.names = ["/".join(map(str, owners[0])) for owners in self.owners]
+        self.generators = [owners[0][0] for owners in self.owners]  # methods, or variations of them
         if not self._groups:
             raise ValueError("none of these runs has generated groups; add one of macop, macop+, fcp, trajedi or lipo")
 
-    def play(self, ego: Ego, heads: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Episodes with every group, numbered from `first`, with the ego's head in each: (G,E) -> returns, lengths (G,E)."""
+    def play(self, ego: Ego, heads: np.ndarray, first: int) -> Played:
+        """Episodes with every group, numbered from `first`, with the ego's head in each: (G,E)."""
         each = heads.shape[1]
         step = max(AT_ONCE // each, 1)  # groups at a time
         parts = [self._part(ego, heads[at : at + step], at, first) for at in range(0, len(heads), step)]
-        returns, lengths = zip(*parts, strict=True)
-        return np.concatenate(returns), np.concatenate(lengths)
+        return Played(*(np.concatenate(column).reshape(-1, each) for column in zip(*parts, strict=True)))
 
-    def _part(self, ego: Ego, heads: np.ndarray, at: int, first: int) -> tuple[np.ndarray, np.ndarray]:
+    def _part(self, ego: Ego, heads: np.ndarray, at: int, first: int) -> tuple[np.ndarray, ...]:
         count, each = heads.shape
         groups = Stack.gather([(group, 0) for group in self._groups[at : at + count]])
         pairs = np.stack([heads.ravel(), np.repeat(np.arange(count), each)], axis=1)
         seeds = [episode_seeds(self.seed, name, first, each) for name in self.names[at : at + count]]
         seating = Seating.cross_play(ego, groups, pairs, 1, self.world.controllable)
-        returns, lengths = one_episode(self.world, seating, np.concatenate(seeds), self.device)
-        return returns.reshape(count, each), lengths.reshape(count, each)
+        return one_episode(self.world, seating, np.concatenate(seeds), self.device)
 
 
-def one_episode(
-    world: World, seating: Seating, seeds: np.ndarray, device: torch.device
-) -> tuple[np.ndarray, np.ndarray]:
-    """A greedy episode in every environment: its return and its length, (B,) (B,)."""
+def one_episode(world: World, seating: Seating, seeds: np.ndarray, device: torch.device) -> tuple[np.ndarray, ...]:
+    """A greedy episode in every environment: its return, its length, its outcome, whether it was won, (B,) each."""
     rollout = Rollout(world, seating, 0, device)
     batch = rollout.batch
     batch.seed(seeds.tolist())
     batch.reset()
     returns, lengths = np.zeros(batch.size), np.zeros(batch.size, dtype=np.int64)
     running = np.ones(batch.size, dtype=np.bool_)
+    outcomes, won = (np.full(batch.size, nothing, dtype=object) for nothing in ("", None))
     while running.any():
         rollout.act()
         over = rollout.step() & running
         returns[over], lengths[over] = batch.score[over], batch.clock[over]
+        note_ends(world, batch, over, outcomes, won)
         running &= ~over
-    return returns, lengths
+    return returns, lengths, outcomes, won
 
 
-def choose_heads(pool: Pool, ego: Ego) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """The testing phase: the head with the best mean return for every group, (G,), and the returns and lengths behind that."""
+def choose_heads(pool: Pool, ego: Ego) -> tuple[np.ndarray, Played]:
+    """The testing phase: the head with the best mean return for every group, (G,), and the episodes behind that."""
     turns = np.tile(np.arange(ego.n_heads), TRIALS)  # (E,)
-    returns, lengths = pool.play(ego, np.tile(turns, (len(pool.names), 1)), SELECTION)
-    means = returns.reshape(len(pool.names), TRIALS, ego.n_heads).mean(axis=1)
-    return means.argmax(axis=1), (returns, lengths)
+    played = pool.play(ego, np.tile(turns, (len(pool.names), 1)), SELECTION)
+    means = played.returns.reshape(len(pool.names), TRIALS, ego.n_heads).mean(axis=1)
+    return means.argmax(axis=1), played
 
 
 def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
@@ -133,20 +135,28 @@ def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
     run, ego, groups = entrant.run, entrant.ego, len(pool.names)
     tiers = [entrant.tier(owners) for owners in pool.owners]
 
-    def rows(stage: str, returns: np.ndarray, lengths: np.ndarray) -> list[Row]:
+    common = Row(
+        method=entrant.name, learner=METHODS[run.method].learner, preset=run.preset, seed=run.seed, scenario=run.scenario,
+        teammate="", tier="", stage="", commit=commit(),
+    )  # fmt: skip
+
+    def rows(stage: str, played: Played) -> list[Row]:
+        known = zip(pool.names, pool.generators, tiers, strict=True)
         return [
-            Row(entrant.name, run.seed, run.scenario, name, tier, stage, e, float(result), int(length))
-            for name, tier, own, long in zip(pool.names, tiers, returns, lengths, strict=True)
-            for e, (result, length) in enumerate(zip(own, long, strict=True))
+            row
+            for k, (name, generator, tier) in enumerate(known)
+            for row in episode_rows(
+                replace(common, teammate=name, generator=generator, tier=tier, stage=stage), played, k
+            )
         ]
 
     if run.method == "random-head":
         rng = np.random.default_rng([pool.seed, run.seed, crc32(run.scenario.encode())])
-        return rows("test", *pool.play(ego, rng.integers(0, ego.n_heads, (groups, episodes)), 0))
+        return rows("test", pool.play(ego, rng.integers(0, ego.n_heads, (groups, episodes)), 0))
     if ego.n_heads == 1:
-        return rows("test", *pool.play(ego, np.zeros((groups, episodes), dtype=np.int64), 0))
+        return rows("test", pool.play(ego, np.zeros((groups, episodes), dtype=np.int64), 0))
     heads, choosing = choose_heads(pool, ego)
-    return rows("selection", *choosing) + rows("test", *pool.play(ego, np.repeat(heads[:, None], episodes, axis=1), 0))
+    return rows("selection", choosing) + rows("test", pool.play(ego, np.repeat(heads[:, None], episodes, axis=1), 0))
 
 
 def evaluate(
@@ -175,7 +185,7 @@ def evaluate(
     rows: list[Row] = []
     for entrant in entrants:
         own = rows_of(entrant, pool, episodes)
-        mean = np.mean([row.result for row in own if row.stage == "test"])
+        mean = np.mean([row.return_ for row in own if row.stage == "test"])
         say(f"{entrant.name}, seed {entrant.run.seed}: {mean:.2f} on average")
         rows += own
     write_rows(rows, out)

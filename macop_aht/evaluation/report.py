@@ -13,7 +13,7 @@ import numpy as np
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.evaluate import TIERS, lines
-from macop_aht.evaluation.matches import Row
+from macop_aht.evaluation.rows import Row
 from macop_aht.scenarios.drawing import COLOURS
 
 RETURNS = ("mean", "interquartile mean", "over the best response", "worst tenth")
@@ -26,7 +26,7 @@ td:first-child, th:first-child { text-align: left; } img { max-width: 100%; }
 
 def write(rows: Sequence[Row], path: Path) -> None:
     """The page. It needs matplotlib."""
-    agent, scenario = html.escape(rows[0].agent), html.escape(rows[0].scenario)
+    agent, scenario = html.escape(rows[0].method), html.escape(rows[0].scenario)
     head = "".join(f"<th>{name}</th>" for name in ("tier", "teammates", "episodes", *RETURNS))
     body = "".join(
         f"<tr><td>{line.tier}</td><td>{line.teammates}</td><td>{line.episodes}</td><td>{line.mean:.2f}</td><td>{line.result}</td>"
@@ -57,7 +57,7 @@ def _means(rows: Sequence[Row], tier: str) -> dict[str, float]:
     own: dict[str, list[float]] = {}
     for row in rows:
         if row.tier == tier and row.stage == "test":
-            own.setdefault(row.teammate, []).append(row.result)
+            own.setdefault(row.teammate, []).append(row.return_)
     return {name: float(np.mean(results)) for name, results in own.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 
 RESAMPLES = 2_000
 ENOUGH = 10  # seeds with which a bootstrap interval is what it claims
-_AT_ONCE = 1_000_000  # values
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
@@ -34,33 +33,33 @@ class Estimate:
 
 
 def bootstrap(
-    clusters: Sequence[Sequence[np.ndarray] | np.ndarray],
+    values: Mapping[Any, Any],
     rng: np.random.Generator,
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """The interquartile mean of all values, and a percentile interval: clusters are resampled first, then the values in them.
+    """The interquartile mean of values by (seed, group), and its percentile interval.
 
-    A cluster is what was drawn together, such as all of a seed: the values of one are alike, so that only other clusters tell
-    how another sample would have come out. A value is a number, or some episodes that it is the mean of, which are resampled
-    last. The middle half is that of the values: of single episodes that pay 1 or nothing, it would make 1.00 of 0.76.
+    A value is a number, or the episodes whose mean it is. Groups are crossed with seeds, since the egos of all seeds meet the
+    same groups: a resample draws seeds, draws groups, takes the values of all drawn pairs, and draws the episodes of each last.
+    Pairs that are missing stay missing. The middle half is that of the values: of single episodes that pay 1 or nothing, it
+    would make 1.00 of 0.76.
     """
-    sizes = [len(cluster) for cluster in clusters]
-    if not sizes or min(sizes) == 0:
-        raise ValueError(f"there are clusters of the sizes {sizes}; give at least one, and none empty")
-    values = [np.atleast_1d(value) for cluster in clusters for value in cluster]
-    again = np.stack([_means_again(value, rng, resamples) for value in values], axis=1)  # (resamples,V)
-    start, size = np.cumsum([0, *sizes[:-1]]), np.array(sizes)
-    figures: list[float] = []
-    at_once = max(_AT_ONCE // len(values), 1) if min(sizes) == max(sizes) else 1  # samples of one length make an array
-    while len(figures) < resamples:
-        means = again[len(figures) : len(figures) + at_once]
-        chosen = rng.integers(0, len(sizes), (len(means), len(sizes)))
-        within = np.repeat(chosen, size[chosen[0]], axis=1)
-        places = start[within] + (rng.random(within.shape) * size[within]).astype(np.int64)
-        figures += interquartile_mean(np.take_along_axis(means, places, axis=1)).tolist()
+    if not values or any(np.size(value) == 0 for value in values.values()):
+        raise ValueError(f"there are {len(values)} values; give at least one, and none empty")
+    seeds, groups = (list(dict.fromkeys(pair[k] for pair in values)) for k in (0, 1))
+    again = np.full((resamples, len(seeds), len(groups)), np.nan)
+    for (seed, group), value in values.items():
+        again[:, seeds.index(seed), groups.index(group)] = _means_again(np.atleast_1d(value), rng, resamples)
+    figures = []
+    for means in again:
+        drawn = means[rng.integers(0, len(seeds), len(seeds))][:, rng.integers(0, len(groups), len(groups))].ravel()
+        present = drawn[~np.isnan(drawn)]
+        if len(present):
+            figures.append(interquartile_mean(present))
     low, high = np.quantile(figures, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(interquartile_mean(np.array([value.mean() for value in values]))), float(low), float(high))
+    middle = interquartile_mean(np.array([np.mean(value) for value in values.values()]))
+    return Estimate(float(middle), float(low), float(high))
 
 
 def _means_again(episodes: np.ndarray, rng: np.random.Generator, resamples: int) -> np.ndarray:
@@ -69,14 +68,15 @@ def _means_again(episodes: np.ndarray, rng: np.random.Generator, resamples: int)
 
 
 @cache
-def coverage(seeds: int, trials: int = 400, teammates: int = 32, resamples: int = 300) -> float:
+def coverage(seeds: int, trials: int = 400, groups: int = 32, resamples: int = 300) -> float:
     """How often the 95% interval holds the true interquartile mean, measured on made-up data with so many seeds.
 
-    The values of a seed have a mean of their own, off by 0.1, and scatter by 0.3 around it, all normally.
+    A value is the sum of a seed's effect, a group's and its own, all normal, with standard deviations 0.1, 0.3 and 0.1.
     """
     rng, hits = np.random.default_rng([seeds, trials]), 0
     for _ in range(trials):
-        drawn = [rng.normal(rng.normal(0.0, 0.1), 0.3, teammates) for _ in range(seeds)]
+        table = rng.normal(0.0, 0.1, (seeds, 1)) + rng.normal(0.0, 0.3, groups) + rng.normal(0.0, 0.1, (seeds, groups))
+        drawn = {(s, g): float(table[s, g]) for s in range(seeds) for g in range(groups)}
         interval = bootstrap(drawn, rng, resamples=resamples)
         hits += interval.low <= 0.0 <= interval.high
     return hits / trials

@@ -13,7 +13,7 @@ from macop_aht.methods import continual, terms
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup
+from macop_aht.methods.phases import EgoConfig, Outcome, Setup, ego_mixer
 from macop_aht.methods.rehearsal import Kept, replay_of, share_out
 
 
@@ -52,7 +52,7 @@ def teach(setup: Setup[ClearConfig], lesson: Lesson) -> dict[str, Any]:
 def rehearsal(setup: Setup[ClearConfig], kept: Kept, seed: int) -> Term:
     """The TD loss on a batch that has as much of every earlier group."""
     training = setup.config.ego.training
-    replay = replay_of(setup.world, kept, training.mixer, rings=len(kept["length"]))
+    replay = replay_of(setup.world, kept, ego_mixer(setup.world, training), rings=len(kept["length"]))
     return terms.td_on(replay, min(training.batch, len(replay)), [seed, 3], "cross")
 
 

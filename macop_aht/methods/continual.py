@@ -46,7 +46,7 @@ Teach = Callable[[Setup[Any], Lesson], dict[str, Any]]  # trains the network; gi
 def train(setup: Setup[Sequential], journal: Journal, teach: Teach) -> Outcome:
     """All groups of another run, in the order in which its ego has met them."""
     groups = journal.phase("groups", Groups, borrow, setup)
-    learned = Learned(fresh_ego(setup, 1, setup.seed))
+    learned = Learned(fresh_ego(setup, 1, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):
         learned = journal.phase(f"ego-{k:03d}", Learned, _learn, setup, k, name, learned, groups, teach)
     return Outcome(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
@@ -76,7 +76,7 @@ def steps(config: Sequential) -> int:
 
 def usual_ego() -> EgoConfig:
     """As Macop's ego learns with a group, by the paper's numbers."""
-    return EgoConfig(steps=125_000, self_play=1.0)
+    return EgoConfig(steps=125_000)
 
 
 def ego_beside(ours: MacopConfig) -> EgoConfig:

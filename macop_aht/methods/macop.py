@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -55,7 +55,9 @@ class MacopConfig:
         "all",
         "learn with every group, or only where a head would be kept that gets what the group among itself does (Macop+)",
     )
-    test_episodes: int = setting(32, "greedy episodes behind every figure that something is decided by")
+    test_episodes: int = setting(
+        32, "greedy episodes behind every return that something is decided by, and as many others to choose a head"
+    )
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
     max_iterations: int = setting(10, "iterations after which it stops, N_max")
     expansion_threshold: float = setting(0.0, "gain over the best old head that a new head must bring, lambda")
@@ -74,7 +76,7 @@ class MacopConfig:
     )
     diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
     demonstrations: float = setting(0.0, "share of the group's own self-play in the ego's replay")
-    ego_self_play: float = setting(1.0, "weight of the ego's self-play in its loss; 0: none is played")
+    ego_self_play: float = setting(0.0, "weight of the ego's self-play in its loss; 0: none is played (deviation 9)")
     regulariser_norm: terms.Norm = setting(
         "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
     )
@@ -175,7 +177,7 @@ def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> fl
 def learn_to_join(
     setup: Setup[MacopConfig], phase: str, ego: Ego, memory: Mapping[str, Any], group: Stack, seed: int
 ) -> tuple[Heads, Replay]:
-    """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 8) and by self-play (deviation 9).
+    """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 8).
 
     Old heads stay as they are. Gives the head, and the episodes of its making.
     """
@@ -202,19 +204,33 @@ def learn_to_join(
     return head, training.replay
 
 
-def head_returns(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int) -> list[float]:
-    """The return of each head with a group."""
-    return cross_returns(setup, ego, group, seed)[:, 0].tolist() if ego.n_heads else []
+class HeadReturns(NamedTuple):
+    """An ego's heads with one group: the return of each, and the head that does best in other episodes."""
+
+    returns: list[float]
+    chosen: int | None  # None where there is no head yet
+
+    @property
+    def best(self) -> float | None:
+        """The return of the chosen head. The largest of `returns` would be the luckiest, not the best."""
+        return None if self.chosen is None else self.returns[self.chosen]
 
 
-def expands(new: float, old: Sequence[float], threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
+def measure_heads(setup: Setup[MacopConfig], ego: Ego, group: Stack, path: tuple[int, ...]) -> HeadReturns:
+    """Measure every head with a group in some episodes, and choose one in as many others; `path` is that of the lesson's seed."""
+    if not ego.n_heads:
+        return HeadReturns([], None)
+    measured, tried = (cross_returns(setup, ego, group, setup.phase_seed(*path, k))[:, 0] for k in (1, 2))
+    return HeadReturns(measured.tolist(), int(tried.argmax()))
+
+
+def expands(new: float, best: float | None, threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
     """Whether a new head is kept: its gain, relative to the best old head, is above the threshold (deviation 7: not at it).
 
-    Where the best old return is not positive, the gain is taken as it is.
+    Where the best old return is not positive, the gain is the difference. Where there is no old head, the new one is kept.
     """
-    if not old:
+    if best is None:
         return True
-    best = max(old)
     gain = (new - best) / best if best > 0 else new - best
     return gain >= threshold if rule == "reach" else gain > threshold
 
@@ -248,7 +264,7 @@ def meta_test(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int, epis
 def train(setup: Setup[MacopConfig], journal: Journal) -> Outcome:
     """From nothing to an ego and the groups that were generated on the way. What the journal holds already is not done again."""
     config = setup.config
-    learned = Learned(fresh_ego(setup, 0, setup.seed))
+    learned = Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     population = journal.phase("population-00", Population, _begin, setup)
     met: dict[str, tuple[Stack, int]] = {}
     joined: list[str] = []
@@ -281,12 +297,14 @@ def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned
     teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
     both, seed = Stack.gather([(source.net, k) for source, k in teams]), setup.phase_seed(iteration, 1)
     self_play = self_play_returns(setup, both, seed)
-    cross_play = cross_returns(setup, learned.ego, both, seed).max(axis=0).tolist()
+    heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
+    cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
     chosen = select(self_play, cross_play)
     decision = {
         "candidates": names,
         "self_play": self_play,
-        "cross_play": cross_play,
+        "cross_play": cross_play,  # of the head that does best in other episodes
+        "chosen": heads.tolist(),
         "groups": [names[k] for k in chosen],
         "compatibility": compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
     }
@@ -305,28 +323,32 @@ def _continual_learning(
 def expand(
     setup: Setup[MacopConfig], phase: str, before: Learned, name: str, group: Stack, path: tuple[int, ...]
 ) -> Learned:
-    """A fresh head is trained with a group, and kept if it is better than every old one; `path` is that of the phase's seed."""
-    config, seed, test = setup.config, setup.phase_seed(*path), setup.phase_seed(*path, 1)
-    old = head_returns(setup, before.ego, group, test)
-    decision: dict[str, Any] = {"group": name, "old_heads": old, "kept": False, "heads": len(old)}
-    hoped = self_play_returns(setup, group, test)[0] if config.lessons == "needed" else np.inf
-    if not expands(hoped, old, config.expansion_threshold, config.expansion_rule):
+    """A fresh head is trained with a group, and kept if it is better than the best old one; `path` is that of the seed."""
+    config, seed = setup.config, setup.phase_seed(*path)
+    rule = (config.expansion_threshold, config.expansion_rule)
+    old = measure_heads(setup, before.ego, group, path)
+    count = len(old.returns)
+    decision: dict[str, Any] = {"group": name, "old_heads": old.returns, "chosen": old.chosen}
+    decision |= {"kept": False, "heads": count}
+    hoped = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
+    if not expands(hoped, old.best, *rule):
         return _as_before(setup, before, decision, group, seed)
     ego, memory = copy.deepcopy(before.ego), before.memory
     head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)
-    ego.add_head(head)
-    *moved, new = head_returns(setup, ego, group, test)
-    old = old if config.alpha_keep else moved
-    kept = expands(new, old, config.expansion_threshold, config.expansion_rule)
-    decision |= {"old_heads": old, "new_head": new, "kept": kept, "heads": len(old) + kept}
+    if not config.alpha_keep:  # the backbone has moved, and what the old heads say with it
+        old = measure_heads(setup, ego, group, path)
+    alone = Stack.of(ego.shape, ego.backbone, head)
+    new = float(cross_returns(setup, alone, group, setup.phase_seed(*path, 1))[0, 0])
+    kept = expands(new, old.best, *rule)
+    decision |= {"old_heads": old.returns, "chosen": old.chosen, "new_head": new, "kept": kept, "heads": count + kept}
     if not kept and config.alpha_keep:  # the backbone was free to move, and would have moved for nothing
         return _as_before(setup, before, decision, group, seed)
     if not kept:
-        ego.drop_head(len(old))
         return Learned(ego, decision, memory)
+    ego.add_head(head)
     memory = with_snapshot(memory, ego.backbone)
     if config.alpha_keep:
-        memory = steady.remember(memory, len(old), episodes, config.kept_episodes, seed)
+        memory = steady.remember(memory, count, episodes, config.kept_episodes, seed)
     return Learned(ego, decision, memory)
 
 
@@ -336,7 +358,7 @@ def _as_before(
     """The ego without a lesson; its best old head is held, from now on, to what it says in episodes with the group."""
     config, memory = setup.config, before.memory
     if config.alpha_keep:
-        best = int(np.argmax(decision["old_heads"]))
+        best = decision["chosen"]
         episodes = steady.played(setup, before.ego, best, group, config.ego, config.kept_episodes, seed)
         memory = steady.remember(memory, best, episodes, config.kept_episodes, seed)
     return Learned(before.ego, decision, memory)

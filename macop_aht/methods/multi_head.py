@@ -34,7 +34,7 @@ class MultiHeadConfig:
 def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Outcome:
     """One group after the other."""
     groups = journal.phase("groups", Groups, borrow, setup)
-    learned = Learned(fresh_ego(setup, 0, setup.seed))
+    learned = Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):
         learned = journal.phase(f"ego-{k:03d}", Learned, _learn, setup, k, name, learned, groups)
     return Outcome(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))

@@ -94,12 +94,17 @@ class EgoConfig:
     """An ego of one head."""
 
     steps: int = setting(1_000_000, "steps of training the ego: with all groups at once, or with each of a sequence")
-    self_play: float = setting(0.0, "weight of the ego's self-play in its loss (deviation 9); 0: none is played")
+    self_play: float = setting(0.0, "weight of the ego's self-play in its loss; 0: none is played (deviation 9)")
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps")
         at_least(self, 0, "self_play")
+
+
+def ego_mixer(world: World, training: TrainingConfig) -> MixerName:
+    """The mixer of the ego's lessons. The value of a single agent is the team's, and VDN leaves it as it is."""
+    return training.mixer if world.controllable > 1 else "vdn"
 
 
 def shares(training: TrainingConfig, rings: int) -> tuple[int, int]:
@@ -189,12 +194,13 @@ def join(
     """Train a network of one member in the ego's seats with groups: L_com, and what a method adds to it.
 
     Every group has as many environments and as many episodes of a batch as every other. `self_play` is the weight of the
-    network's own self-play (deviation 9), `demonstrations` the share of the groups' self-play in the replay.
+    network's own self-play, `demonstrations` the share of the groups' self-play in the replay.
     """
     world, own, many = setup.world, range(setup.world.controllable), groups.population
+    mixing = ego_mixer(world, training)
     each, capacity = shares(training, many)
     group, ego = np.repeat(np.arange(many), each), np.zeros(many * each, dtype=np.int64)
-    replay = Replay(world, 1, capacity, training.mixer == "qmix", own, rings=many)
+    replay = Replay(world, 1, capacity, mixing == "qmix", own, rings=many)
     pairs = np.stack([np.zeros(many, dtype=np.int64), np.arange(many)], axis=1)
     together = Seating.cross_play(net, groups, pairs, each, world.controllable)
     sources = [Source(Collector(world, together, ego, replay, seed, setup.device, ring=group), explorers=own)]
@@ -207,7 +213,8 @@ def join(
         demonstrator = Collector(world, Seating.teams(groups, group), ego, replay, seed + 2, setup.device, ring=group)
         sources.append(Source(demonstrator, demonstrations / (1 - demonstrations), explorers=()))
     added |= losses or {}
-    mixers = [mixer(setup, training.mixer, 1, seed + k) for k in (1, 2)]
+    names = (training.mixer if self_play else "vdn", mixing)  # of self-play, and with the groups
+    mixers = [mixer(setup, name, 1, seed + k) for k, name in enumerate(names, start=1)]
     learner = Learner(net, mixers[0], training.update, cross=mixers[1])
     return run(setup, phase, Training(training, learner, sources, steps, seed, added, play="cross"))
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -41,7 +41,7 @@ from macop_aht.scenarios.spec import hint
 
 __all__ = [
     "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "ego_of", "find", "groups_of", "preset",
-    "read_run", "setup_of", "train",
+    "preset_run", "read_run", "setup_of", "train",
 ]  # fmt: skip
 
 
@@ -56,6 +56,7 @@ class Method(NamedTuple):
     groups_from: tuple[str, ...] = ()  # the methods whose groups it learns with, where it makes none itself
     fixed: Mapping[str, Any] = {}  # settings that make it what it is
     compared: bool = True  # whether a campaign that names no methods has it
+    learner: str = "q"  # what trains the ego: Q-learning, or ppo
 
 
 MACOPS, POPULATIONS = ("macop", "macop+"), ("fcp", "trajedi", "lipo")
@@ -85,6 +86,10 @@ METHODS = {
         "one head, with group after group",
         finetune.FinetuneConfig, finetune.beside, finetune.train, continual.steps, groups_from=ANY,
     ),
+    "finetune-trajedi": Method(
+        "Finetune on TrajeDi's groups",
+        finetune.FinetuneConfig, finetune.beside, finetune.train, continual.steps, groups_from=("trajedi",),
+    ),
     "single-head": Method(
         "one head, with group after group, its backbone held near where it was",
         single_head.SingleHeadConfig, single_head.beside, single_head.train, continual.steps, groups_from=ANY,
@@ -103,7 +108,7 @@ METHODS = {
     ),
     "ppo": Method(
         "Stable-Baselines3's PPO with all groups of another run",
-        ppo.PpoConfig, ppo.beside, ppo.train, ppo.steps, groups_from=GENERATORS,
+        ppo.PpoConfig, ppo.beside, ppo.train, ppo.steps, groups_from=GENERATORS, learner="ppo",
     ),
     "multi-head": Method(
         "Macop's ego alone, with group after group, a head for each that needs one",
@@ -143,6 +148,7 @@ class MethodRun:
     seed: int = 0
     threads: int = 1
     config: Any = field(default_factory=MacopConfig)  # of the method's kind
+    preset: str = ""  # by name, with a * where some settings differ; a note, that changes nothing
 
     def __post_init__(self) -> None:
         method = find(self.method)
@@ -164,6 +170,13 @@ def preset(method: str, name: str, scenario: str) -> Any:
     return configure(method, presets.macop(name, scenario), presets.macop("paper", scenario))
 
 
+def preset_run(method: str, name: str, scenario: str, seed: int, threads: int, config: Any) -> MethodRun:
+    """A run with a preset's settings, or with some that differ from them. Whose groups it learns with is no difference."""
+    usual = preset(method, name, scenario)
+    alike = usual == (replace(config, groups=usual.groups) if hasattr(usual, "groups") else config)
+    return MethodRun(scenario, method, seed, threads, config, name if alike else f"{name}*")
+
+
 def read_run(folder: Path) -> MethodRun:
     """The run that a folder holds."""
     stored = folder / "run.toml"
@@ -178,10 +191,10 @@ def read_run(folder: Path) -> MethodRun:
 def setup_of(run: MethodRun, device: str = "auto") -> Setup[Any]:
     """What the phases of a run are given.
 
-    Macop and Macop+ begin with the same first population, and part later. Other methods draw by themselves: else FCP's groups
-    and TrajeDi's of the same seed would be twins, and the one's ego would know the other's groups.
+    Methods of the same seed draw nothing alike: else FCP's groups and TrajeDi's would be twins, the one's ego would know the
+    other's groups, and the egos of all methods would start from the same weights.
     """
-    stream = () if run.method in MACOPS else (crc32(run.method.encode()),)
+    stream = () if run.method == "macop" else (crc32(run.method.encode()),)
     return Setup(build(run.scenario), run.config, run.seed, choose_device(device), stream=stream)
 
 

@@ -18,7 +18,7 @@ from macop_aht.learner.rollout import Collector, Exploration, Seating
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Term
 from macop_aht.methods import terms
-from macop_aht.methods.phases import Settings, Setup, snapshots_of
+from macop_aht.methods.phases import Settings, Setup, ego_mixer, snapshots_of
 from macop_aht.methods.rehearsal import replay_of, share_out
 
 
@@ -27,7 +27,7 @@ def steadiness(
 ) -> Term:
     """The term that holds the heads, on a batch with as many kept episodes of every lesson."""
     then = taught(ego, snapshots_of(setup, memory), memory["taught"])
-    replay = replay_of(setup.world, memory["kept"], training.mixer)
+    replay = replay_of(setup.world, memory["kept"], ego_mixer(setup.world, training))
     return terms.steadiness(then, replay, min(ceil(training.batch / then.population), len(replay)), [seed, 3])
 
 
@@ -55,7 +55,7 @@ def played(
 ) -> Replay:
     """So many episodes of a head with a group, with what is left of exploration when a training ends."""
     world, own, envs = setup.world, range(setup.world.controllable), min(training.envs, episodes)
-    replay = Replay(world, 1, episodes + envs, training.mixer == "qmix", own)
+    replay = Replay(world, 1, episodes + envs, ego_mixer(world, training) == "qmix", own)
     seating = Seating.cross_play(ego, group, np.array([[head, 0]]), envs, world.controllable)
     collector = Collector(world, seating, np.zeros(envs, dtype=np.int64), replay, seed, setup.device)
     epsilon = np.where(np.isin(np.arange(world.n_agents), own), training.epsilon_end, 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from macop_aht.evaluation import plots
-from macop_aht.evaluation.matches import Row
+from macop_aht.evaluation.rows import Row
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell, by_seed, cells, pairings
 from macop_aht.scenarios.drawing import COLOURS
@@ -39,7 +39,7 @@ def missing(material: Material, rows: Mapping[str, Sequence[Row]]) -> str:
         for name in (WHOLE, *campaign.varied(scenario))
         for seed in campaign.seeds
     ]
-    return without(wanted, [(row.scenario, row.agent, row.seed) for own in rows.values() for row in own])
+    return without(wanted, [(row.scenario, row.method, row.seed) for own in rows.values() for row in own])
 
 
 def write(material: Material, out: Path) -> str:

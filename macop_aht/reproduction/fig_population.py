@@ -11,7 +11,7 @@ from pathlib import Path
 
 from macop_aht.config import changed
 from macop_aht.evaluation import plots
-from macop_aht.evaluation.matches import Row
+from macop_aht.evaluation.rows import Row
 from macop_aht.methods.runs import preset
 from macop_aht.reproduction.fig_sensitivity import Point
 from macop_aht.reproduction.material import Material, markdown, without, write_csv, write_text
@@ -55,7 +55,7 @@ def write(material: Material, out: Path) -> str:
     write_csv(out / "fig-population.csv", head, lines)
     draw(made, out / "fig-population.png")
     wanted = [(s, name, seed) for s in campaign.scenarios for name in sizes(material, s) for seed in campaign.seeds]
-    found = [(row.scenario, row.agent, row.seed) for own in rows.values() for row in own]
+    found = [(row.scenario, row.method, row.seed) for own in rows.values() for row in own]
     paragraphs = ["# TrajeDi with larger and larger populations", without(wanted, found)]
     paragraphs.append(
         "Return with the groups of the campaign's methods, Macop = 1; mean ± standard deviation over seeds. The paper prints no "

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from macop_aht.campaign.plan import Campaign, read
-from macop_aht.evaluation.matches import Row, read_rows
+from macop_aht.evaluation.rows import Row, read_rows
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,12 @@ class Material:
 
     def rows(self) -> dict[str, list[Row]]:
         """The rows of the scenarios that have been evaluated."""
-        paths = {scenario: self.folder / scenario / "rows.csv" for scenario in self.campaign.scenarios}
-        found = {scenario: read_rows(path) for scenario, path in paths.items() if path.exists()}
+        paths = [
+            (scenario, self.folder / scenario / name)
+            for scenario in self.campaign.scenarios
+            for name in ("rows.csv.gz", "rows.csv")
+        ]
+        found = {scenario: read_rows(path) for scenario, path in paths if path.exists()}
         if not found:
             raise ValueError(f"nothing in {self.folder} has been evaluated yet; go on with macop campaign first")
         return found

@@ -1,8 +1,9 @@
 """The paper's main table: how well every method's ego does with the groups of all methods, scaled to Finetune = 1.
 
-The paper's protocol is the first table. In the second every generator counts the same, since some have many more groups than
-others. The third has what the field asks for now: interquartile means with intervals, the worst tenth of the groups, and groups
-apart by how well the ego knows them.
+The first table is the paper's: its methods, and a pool of the groups that these have generated. In the second every generator
+counts the same, since some have many more groups than others. The third has all methods of the campaign, with the groups of
+methods that the paper does not have in the pool too. The last have what the field asks for now: interquartile means with
+intervals, the worst tenth of the groups, and groups apart by how well the ego knows them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from macop_aht.evaluation import plots
-from macop_aht.evaluation.matches import Row
+from macop_aht.evaluation.rows import Row
 from macop_aht.evaluation.statistics import bootstrap, caveat, rank_sum, worst_decile
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
 from macop_aht.scenarios.drawing import COLOURS
@@ -47,7 +48,7 @@ def pairings(rows: Sequence[Row]) -> dict[str, Pairings]:
     found: dict[str, dict[tuple[int, str], list[float]]] = {}
     for row in rows:
         if row.stage == "test":
-            found.setdefault(row.agent, {}).setdefault((row.seed, row.teammate), []).append(row.result)
+            found.setdefault(row.method, {}).setdefault((row.seed, row.teammate), []).append(row.return_)
     return {method: {pair: float(np.mean(own)) for pair, own in pairs.items()} for method, pairs in found.items()}
 
 
@@ -137,12 +138,10 @@ def modern(rows: Sequence[Row], pairs: Mapping[str, Pairings]) -> dict[str, list
     of_tier: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.stage == "test":
-            of_tier.setdefault((row.agent, row.tier), []).append(row.result)
+            of_tier.setdefault((row.method, row.tier), []).append(row.return_)
     found: dict[str, list[object]] = {}
     for method, own in pairs.items():
-        seeds = sorted({seed for seed, _ in own})
-        clusters = [np.array([value for (its, _), value in own.items() if its == seed]) for seed in seeds]
-        middle = bootstrap(clusters, np.random.default_rng(0))
+        middle = bootstrap(own, np.random.default_rng(0))
         groups: dict[str, list[float]] = {}
         for (_, teammate), value in own.items():
             groups.setdefault(teammate, []).append(value)
@@ -170,28 +169,55 @@ def modern_table(figures: Mapping[str, Sequence[Any]], methods: Sequence[str]) -
 # --- All of it
 
 
-def write(material: Material, out: Path) -> str:
-    """table1.md, table1.csv, table1.png."""
-    rows, methods = material.rows(), material.campaign.methods
+def of_paper(rows: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """The rows of the paper's methods, with groups of these."""
+    theirs = paper()["table1"]
+    return {
+        scenario: [row for row in own if row.method in theirs and row.generator in theirs]
+        for scenario, own in rows.items()
+    }
+
+
+def columns_of(
+    rows: Mapping[str, Sequence[Row]], methods: Sequence[str], balanced: bool = False
+) -> dict[str, dict[str, Cell]]:
+    """The table by scenario and method."""
     pairs = {scenario: pairings(own) for scenario, own in rows.items()}
-    columns, balanced = (
-        {
-            scenario: cells({method: by_seed(own[method], even) for method in methods if method in own})
-            for scenario, own in pairs.items()
-        }
-        for even in (False, True)
-    )
-    figures = {scenario: modern(own, pairs[scenario]) for scenario, own in rows.items()}
+    return {
+        scenario: cells({method: by_seed(own[method], balanced) for method in methods if method in own})
+        for scenario, own in pairs.items()
+    }
+
+
+def write(material: Material, out: Path) -> str:
+    """table1.md, table1.csv, table1.png, and table1-all.csv with the methods that the paper does not have."""
+    everything, every = material.rows(), material.campaign.methods
+    rows, methods = of_paper(everything), [method for method in every if method in paper()["table1"]]
+    columns, balanced, beyond = (
+        columns_of(rows, methods), columns_of(rows, methods, balanced=True), columns_of(everything, every)
+    )  # fmt: skip
+    figures = {scenario: modern(own, pairings(own)) for scenario, own in everything.items()}
     papers = comparable(columns)
-    _write_csv(out / "table1.csv", columns, balanced, figures, papers)
+    _write_csv(
+        out / "table1.csv", columns, balanced, {s: modern(own, pairings(own)) for s, own in rows.items()}, papers
+    )
+    _write_csv(out / "table1-all.csv", beyond, columns_of(everything, every, balanced=True), figures, {})
     draw(columns, methods, papers, out / "table1.png")
-    paragraphs = ["# Table 1: return with all groups of all methods, Finetune = 1", *notes(material, rows, columns)]
-    paragraphs += [scaled_table(columns, methods, papers), "## Every generator counts the same"]
-    paragraphs += [scaled_table(balanced, methods, {})]
+    paragraphs = [
+        "# Table 1: return with all groups of the paper's methods, Finetune = 1",
+        *notes(material, everything, columns),
+        f"{_groups_in(rows)}.",
+        scaled_table(columns, methods, papers),
+        "## Every generator counts the same",
+        scaled_table(balanced, methods, {}),
+        "## All methods, with the groups of all of them",
+        f"{_groups_in(everything)}.",
+        scaled_table(beyond, every, {}),
+    ]
     for scenario, own in figures.items():
-        paragraphs += [f"## {scenario}: returns, not scaled", modern_table(own, methods)]
+        paragraphs += [f"## {scenario}: returns with the groups of all methods, not scaled", modern_table(own, every)]
     paragraphs.append(
-        "Intervals of 95% by bootstrap over the mean returns with every group; seeds are resampled first, then groups. "
+        "Intervals of 95% by bootstrap over the mean returns with every group; seeds and groups are resampled. "
         + caveat(len({row.seed for own in rows.values() for row in own}))
     )
     return write_text(out / "table1.md", paragraphs)
@@ -208,17 +234,21 @@ def notes(
         for method in campaign.methods
         for seed in campaign.seeds
     ]
-    found = [(row.scenario, row.agent, row.seed) for own in rows.values() for row in own]
-    groups = ", ".join(f"{len({row.teammate for row in own})} in {scenario}" for scenario, own in rows.items())
+    found = [(row.scenario, row.method, row.seed) for own in rows.values() for row in own]
     unscaled = [scenario for scenario, column in columns.items() if ANCHOR not in column]
     return [
         without(wanted, found),
         f"**Not scaled, since Finetune is missing:** {', '.join(unscaled)}." if unscaled else "",
-        f"Preset `{campaign.preset}`, {len(campaign.seeds)} seeds, {campaign.episodes} greedy episodes with every group "
-        f"({groups}). Mean ± standard deviation of a sample over seeds; the paper's figures in brackets, its improvement over "
+        f"Preset `{campaign.preset}`, {len(campaign.seeds)} seeds, {campaign.episodes} greedy episodes with every group. "
+        "Mean ± standard deviation of a sample over seeds; the paper's figures in brackets, its improvement over "
         "the same scenarios. +, ≈ and - are for inferior to Macop, about the same, superior, by Wilcoxon's rank-sum test over "
         "the seeds' means at 0.05; n/a under four seeds.",
     ]
+
+
+def _groups_in(rows: Mapping[str, Sequence[Row]]) -> str:
+    counts = [f"{len({row.teammate for row in own})} in {scenario}" for scenario, own in rows.items()]
+    return f"Groups in the pool: {', '.join(counts)}"
 
 
 def _write_csv(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from macop_aht.evaluation import plots
-from macop_aht.evaluation.matches import Row
+from macop_aht.evaluation.rows import Row
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, interquartile_mean, worst_decile
 from macop_aht.reproduction.material import Material, markdown, write_csv, write_text
 from macop_aht.reproduction.table1 import RIVAL, TIERS, Pairings, notes, pairings
@@ -76,12 +76,13 @@ def normalised(pairs: Mapping[str, Pairings], best: Mapping[str, float]) -> dict
 
 
 def interval(scenarios: Scenarios, method: str) -> Estimate:
-    """Of all its normalised returns; seeds are resampled first, then the groups, of all scenarios, in them."""
-    by_seed: dict[int, list[float]] = {}
-    for own in scenarios.values():
-        for (seed, _), value in own.get(method, {}).items():
-            by_seed.setdefault(seed, []).append(value)
-    return bootstrap([np.array(by_seed[seed]) for seed in sorted(by_seed)], np.random.default_rng(0))
+    """Of all its normalised returns; seeds are resampled, and the groups of all scenarios."""
+    values = {
+        (seed, (scenario, group)): value
+        for scenario, own in scenarios.items()
+        for (seed, group), value in own.get(method, {}).items()
+    }
+    return bootstrap(values, np.random.default_rng(0))
 
 
 def improvement(scenarios: Scenarios, first: str, second: str) -> float | None:
@@ -104,7 +105,7 @@ def _means(pairs: Pairings, by: int = 0) -> dict[object, float]:
 
 def selection(rows: Mapping[str, Sequence[Row]], method: str) -> float:
     """Episodes of choosing a head, for each ego and group."""
-    own = [row for part in rows.values() for row in part if row.agent == method]
+    own = [row for part in rows.values() for row in part if row.method == method]
     pairs = {(row.scenario, row.seed, row.teammate) for row in own}
     return sum(row.stage == "selection" for row in own) / max(len(pairs), 1)
 
@@ -123,7 +124,7 @@ def by_tier(scenarios: Scenarios, rows: Mapping[str, Sequence[Row]], method: str
     """The interquartile mean with groups that its ego has met, others of their generators, those of other generators."""
     tiers: dict[str, list[float]] = {tier: [] for tier in TIERS}
     for scenario, own in scenarios.items():
-        known = {(row.seed, row.teammate): row.tier for row in rows[scenario] if row.agent == method}
+        known = {(row.seed, row.teammate): row.tier for row in rows[scenario] if row.method == method}
         for pair, value in own.get(method, {}).items():
             tiers.setdefault(known[pair], []).append(value)
     return [float(interquartile_mean(np.array(tiers[tier]))) if tiers[tier] else None for tier in TIERS]
@@ -145,9 +146,9 @@ def write(material: Material, out: Path) -> str:
     draw(lines, out / "table-modern.png")
     note = (
         "Returns are normalised by the best that is known with the group. Interquartile means with intervals of 95% by bootstrap "
-        "over the mean returns with every group, seeds resampled first; gap: what is missing to 1 on average; worst tenth of a "
-        "scenario's groups; the chance that a run of Macop is better than one of the method; episodes of choosing a head with a "
-        "group, which are in none of the other figures; then interquartile means by how well the ego knows the groups."
+        "over the mean returns with every group, seeds and groups resampled; gap: what is missing to 1 on average; worst tenth "
+        "of a scenario's groups; the chance that a run of Macop is better than one of the method; episodes of choosing a head "
+        "with a group, which are in none of the other figures; then interquartile means by how well the ego knows the groups."
     )
     title = f"# Beside table 1: {', '.join(rows)}"
     missing, seeds = notes(material, rows, {})[0], {row.seed for own in rows.values() for row in own}

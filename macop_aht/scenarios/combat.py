@@ -198,6 +198,7 @@ class Combat:
             scripts=combat_scripts.scripts(self),
             draw=self._draw,
             deed=self._deed,
+            info=self._info,
         )
 
     def _params(self) -> Params:
@@ -247,6 +248,13 @@ class Combat:
             awake=np.zeros((size, m), dtype=np.bool_),
             last_action=np.full((size, n), -1, dtype=np.int64),
         )
+
+    def _info(self, state: State) -> dict[str, np.ndarray]:
+        """SMAC's `battle_won`, `dead_allies` and `dead_enemies`: (B,) each. Where all die at once, nobody has won."""
+        dead = state.health <= 0
+        allies, enemies = (dead[:, side].sum(axis=1) for side in np.split(np.arange(dead.shape[1]), [len(self.allies)]))
+        won = (enemies == len(self.enemies)) & (allies < len(self.allies))
+        return {"battle_won": won, "dead_allies": allies, "dead_enemies": enemies}
 
     def _deed(self, state: State, b: int) -> str:
         """Which groups of enemies lost somebody."""

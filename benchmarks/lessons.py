@@ -1,0 +1,165 @@
+"""The ego's lessons: what each choice in them does to the return with the group that a lesson is about.
+
+    python benchmarks/lessons.py [--scenarios SMAC2 LBF4 …] [--seeds 100 101] [--groups 2] [--parallel 2] [--out FILE]
+
+A lesson is a fresh ego that learns with one group, for the paper's number of steps. The groups are the first of Macop's first
+population (preset `paper`), on seeds that no result is of. The variants of a scenario are cumulative: each keeps what the ones
+above it have changed. The return is that of 100 greedy episodes. Lessons that are there already are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from macop_aht.learner.networks import Stack
+from macop_aht.learner.threads import use_threads
+from macop_aht.methods import macop, phases, presets
+from macop_aht.methods.journal import Journal
+from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.phases import Population, Setup, cross_returns, fresh_ego, join, whole
+from macop_aht.scenarios import build
+
+WORK = Path(tempfile.gettempdir()) / "macop-lessons"
+EPISODES = 100
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a lesson is given."""
+
+    name: str
+    self_play: float = 0.0  # weight of the ego's own self-play, which half of the episodes are
+    ratio: float = 1.0  # episodes with the group per update
+    mixer: bool = False  # whether a single agent has the scenario's mixer
+    epsilon_steps: int = 50_000
+
+
+def variants(scenario: str) -> list[Variant]:
+    """From the lessons that Macop had before to those of the paper's authors, one change after the other."""
+    ratio = {"LBF4": 8.0, "PP1": 1.0, "PP2": 1.0, "SMAC1": 4.0, "SMAC2": 4.0}.get(scenario, 2.0)
+    epsilon = {"PP1": 12_500, "PP2": 12_500, "SMAC1": 25_000, "SMAC2": 25_000}.get(scenario, 50_000)
+    first = Variant("with self-play", 1.0, ratio, True, epsilon)
+    found = [first, replace(first, name="no self-play", self_play=0.0)]
+    if scenario.startswith("SMAC"):
+        found.append(replace(found[-1], name="no mixer for one agent", mixer=False))
+    if epsilon != 50_000:
+        found.append(replace(found[-1], name=f"epsilon falls over 50,000 steps, not {epsilon:,}", epsilon_steps=50_000))
+    if ratio != 1.0:
+        found.append(replace(found[-1], name=f"an update per episode, not per {ratio:.0f}", ratio=1.0))
+    return found
+
+
+def setup_of(scenario: str, seed: int) -> Setup[MacopConfig]:
+    return Setup(build(scenario), presets.macop("paper", scenario), seed, torch.device("cpu"))
+
+
+def population(scenario: str, seed: int, work: Path) -> Population:
+    """Macop's first population, trained once."""
+    folder = work / f"{scenario}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = Journal(folder, lambda line: None)
+    try:
+        return journal.phase("population-00", Population, macop._begin, setup_of(scenario, seed))
+    finally:
+        journal.close()
+
+
+def prepare(scenario: str, seed: int, work: Path) -> None:
+    use_threads(1)
+    population(scenario, seed, work)
+
+
+def lesson(scenario: str, seed: int, k: int, variant: Variant, work: Path) -> dict[str, Any]:
+    """The return of an ego that has had one lesson with group k."""
+    settings = f"{variant.self_play:g}-{variant.ratio:g}-{'mixer' if variant.mixer else 'none'}-{variant.epsilon_steps}"
+    stored = work / f"{scenario}-{seed}" / f"lesson-{k}-{settings}.json"
+    if not stored.exists():
+        use_threads(1)
+        setup = setup_of(scenario, seed)
+        group = Stack.gather([(population(scenario, seed, work).teams.net, k)])
+        training = replace(setup.config.ego, ratio=variant.ratio, epsilon_steps=variant.epsilon_steps)
+        ego, began = fresh_ego(setup, 1, setup.phase_seed(1, k)), time.process_time()
+        seed_of_lesson, steps = setup.phase_seed(1, k, 1), setup.config.ego_steps
+        usual = phases.ego_mixer
+        with patch.object(phases, "ego_mixer", (lambda world, own: own.mixer) if variant.mixer else usual):
+            done = join(
+                setup, "lesson", whole(ego), group, training, steps, seed_of_lesson, self_play=variant.self_play
+            )
+        result = float(cross_returns(setup, ego, group, setup.phase_seed(1, k, 2), EPISODES)[0, 0])
+        figures = {"return": result, "updates": done.progress.updates, "minutes": (time.process_time() - began) / 60}
+        stored.write_text(json.dumps(figures) + "\n")
+    figures = json.loads(stored.read_text())
+    print(f"{scenario} seed {seed} group {k}, {variant.name}: {figures}", flush=True)
+    return figures
+
+
+def table(results: dict[tuple[str, str], list[dict[str, Any]]], seeds: list[int]) -> list[str]:
+    """A line for every scenario and variant; the lessons of a seed stand together."""
+    lines = [
+        "| scenario | lesson | mean return | every lesson, seed by seed | updates | minutes |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (scenario, variant), own in results.items():
+        each = len(own) // len(seeds)
+        by_seed = [own[at : at + each] for at in range(0, len(own), each)]
+        returns = "; ".join(", ".join(f"{one['return']:.2f}" for one in part) for part in by_seed)
+        mean = statistics.mean(one["return"] for one in own)
+        updates, minutes = (statistics.mean(one[name] for one in own) for name in ("updates", "minutes"))
+        lines.append(f"| {scenario} | {variant} | {mean:.2f} | {returns} | {updates:,.0f} | {minutes:.1f} |")
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = ["SMAC2", "SMAC1", "LBF4", "PP1", "CN3", "LBF1", "CN2"]
+    parser.add_argument("--scenarios", nargs="+", choices=[*every, "PP2"], default=every)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
+    parser.add_argument("--groups", type=int, default=2, help="groups of every population, a lesson with each")
+    parser.add_argument("--parallel", type=int, default=2, help="lessons at a time")
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "lessons.md")
+    arguments = parser.parse_args()
+    jobs = [
+        (scenario, seed, k, variant, arguments.work)
+        for scenario in arguments.scenarios
+        for variant in variants(scenario)
+        for seed in arguments.seeds
+        for k in range(arguments.groups)
+    ]
+    with ProcessPoolExecutor(arguments.parallel) as pool:
+        populations = [(scenario, seed) for scenario in arguments.scenarios for seed in arguments.seeds]
+        list(pool.map(prepare, *zip(*populations, strict=True), [arguments.work] * len(populations)))
+        figures = list(pool.map(lesson, *zip(*jobs, strict=True)))
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for job, own in zip(jobs, figures, strict=True):
+        results.setdefault((job[0], job[3].name), []).append(own)
+    asked = f"--scenarios {' '.join(arguments.scenarios)} --seeds {' '.join(map(str, arguments.seeds))}"
+    lines = [
+        "# The ego's lessons",
+        "",
+        f"`python benchmarks/lessons.py {asked} --groups {arguments.groups}`. Return of a fresh ego after one lesson with a",
+        "group of Macop's first population, 100 greedy episodes. Each line keeps the changes of the lines above it.",
+        "Minutes are process time on one core.",
+        "",
+        *table(results, arguments.seeds),
+    ]
+    text = "\n".join(lines) + "\n"
+    arguments.out.write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
