@@ -66,14 +66,16 @@ def setup_of(scenario: str, seed: int) -> Setup[MacopConfig]:
 
 
 def population(scenario: str, seed: int, work: Path) -> Population:
-    """Macop's first population, trained once."""
+    """Macop's first population, trained once; beside it, the minutes that this took."""
     folder = work / f"{scenario}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    journal = Journal(folder, lambda line: None)
-    try:
-        return journal.phase("population-00", Population, macop._begin, setup_of(scenario, seed))
-    finally:
-        journal.close()
+    fresh, began = not (folder / "phases" / "population-00.npz").exists(), time.process_time()
+    found = Journal(folder, lambda line: None).phase(
+        "population-00", Population, macop._begin, setup_of(scenario, seed)
+    )
+    if fresh:
+        (folder / "minutes.json").write_text(json.dumps((time.process_time() - began) / 60) + "\n")
+    return found
 
 
 def prepare(scenario: str, seed: int, work: Path) -> None:
