@@ -20,6 +20,7 @@ from rich.console import Console
 
 from macop_aht.campaign import conduct as conducting
 from macop_aht.campaign.board import table
+from macop_aht.campaign.estimate import Costs, core_hours
 from macop_aht.campaign.plan import GROUPS_OF, Campaign, outside, read, tasks
 from macop_aht.campaign.processes import Processes, going_on, lock
 from macop_aht.campaign.runner import Ledger, run
@@ -30,6 +31,7 @@ from macop_aht.evaluation.rows import read_rows
 from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Ego, Shape, Stack
 from macop_aht.methods.runs import METHODS, MethodRun, preset, read_run
+from macop_aht.places import commit
 from macop_aht.scenarios import build
 
 TRAINING = {"envs": 2, "batch": 4, "capacity": 20, "ratio": 1.0}
@@ -127,6 +129,45 @@ def test_the_campaigns_of_the_benchmarks_are_valid():
         assert set(read(path).methods) <= set(METHODS)
         if path.name == "lbf4.toml":
             assert {*read(path).methods, "ppo"} == {name for name, method in METHODS.items() if method.compared}
+
+
+def test_core_hours_by_hand(monkeypatch):
+    costs = Costs(population=20.0, lesson=12.0, factors={"macop": 1.5, "ewc": 2.0})
+    monkeypatch.setattr(Costs, "of", lambda scenario: costs)
+    training = {"ratio": 2.0}
+    macop = {"population": 3, "teammate_steps": 600_000, "ego_steps": 100_000, "min_iterations": 2, "max_iterations": 4}
+    macop |= {"teammates": training, "mutation": {"ratio": 4.0}, "ego": training}
+    trajedi = {"teammates": {"steps": 1_200_000, "training": training}, "ego": {"steps": 500_000, "training": training}}
+    ewc = {"ego": {"steps": 100_000, "training": training}}
+    made = Campaign(
+        ["LBF4"], ["macop", "finetune", "trajedi", "ewc"], [0],
+        settings={"macop": macop, "trajedi": trajedi, "ewc": ewc, "finetune": ewc},
+    )  # fmt: skip
+    # First population 0.6 * 20 / 2 = 6 minutes, a mutation 1.5 * 0.6 * 20 / 4 = 4.5, a lesson 0.1 * 12 / 2 = 0.6.
+    assert 60 * core_hours(made, "LBF4", "macop") == pytest.approx([6 + 4.5 + 3 * 0.6, 6 + 3 * 4.5 + 12 * 0.6])
+    assert 60 * core_hours(made, "LBF4", "finetune") == pytest.approx([3 * 0.6, 12 * 0.6])
+    assert 60 * core_hours(made, "LBF4", "trajedi") == pytest.approx([12 + 3] * 2)
+    assert 60 * core_hours(made, "LBF4", "ewc") == pytest.approx([6 * 2 * 0.6] * 2)
+
+
+def test_a_dry_run_lists_the_runs_and_begins_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "scenarios = ['LBF4', 'PP1']\nmethods = ['fcp', 'trajedi', 'ewc']\nseeds = [0, 1]\npreset = 'paper'\n"
+    (tmp_path / "c.toml").write_text(text)
+    assert main(["campaign", "c.toml", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[1:9]] == [
+        [scenario, method, str(runs)]
+        for scenario in ("LBF4", "PP1")
+        for method, runs in (("fcp", 2), ("trajedi", 2), ("ewc", 2), ("all", 6))
+    ]
+    hours = {tuple(line.split()[:2]): float(line.split()[3]) for line in lines[1:9]}
+    assert hours["PP1", "all"] == pytest.approx(sum(hours["PP1", name] for name in ("fcp", "trajedi", "ewc")), abs=0.02)
+    assert main(["campaign", "c.toml", "--dry-run", "--scenarios", "LBF4", "--seeds", "1"]) == 0
+    assert "PP1" not in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["c.toml"]
+    assert main(["campaign", "c.toml"]) == 2
+    assert "--out FOLDER" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -440,6 +481,14 @@ def test_rows_hold_every_ego_with_every_group(reference):
         ("fcp", "trajedi"): "unseen generator", ("trajedi", "fcp"): "unseen generator",
         ("ewc", "fcp"): "unseen generator",
     }  # fmt: skip
+    known = {
+        "learner": {"q"},
+        "preset": {"demo*"},
+        "generator": {"fcp", "trajedi"},
+        "won": {False},
+        "commit": {commit()},
+    }
+    assert {name: {getattr(row, name) for row in rows} for name in known} == known
     assert len({(row.return_, row.length) for row in rows}) > 2  # else a comparison of rows would show nothing
     for method in TINY.methods:
         config = read_run(reference / "SMAC1" / method / "2").config

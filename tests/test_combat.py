@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
+import macop_aht
 from macop_aht.scenarios import MARINE, SCENARIOS, ZEALOT, Combat, Unit, build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import Point
@@ -423,6 +425,16 @@ def test_simultaneous_deaths() -> None:
     assert batch.state.health[0].tolist() == [0] * 6
     assert batch.terminated[0]
     assert batch.reward[0] == pytest.approx(16 * 20 / 420, abs=1e-12)
+    assert told(batch) == {
+        "battle_won": False,
+        "dead_allies": 2,
+        "dead_enemies": 4,
+    }  # the others of the scene were dead
+
+
+def told(batch: Batch) -> dict[str, object]:
+    """What `info` says of the first environment."""
+    return {name: values[0].item() for name, values in batch.world.info(batch.state).items()}
 
 
 def test_penalty() -> None:
@@ -439,6 +451,25 @@ def test_win_bonus() -> None:
     step(batch, ATTACK)
     assert batch.terminated[0]
     assert batch.reward[0] == pytest.approx((5 + 10 + 200) * 20 / 420, abs=1e-12)
+    assert told(batch) == {"battle_won": True, "dead_allies": 1, "dead_enemies": 4}
+
+
+def test_all_forms_tell_of_the_dead() -> None:
+    single = gym.make("MacopSMAC1-v0", teammate="scripted")
+    vector = gym.make_vec("MacopSMAC1-v0", 3, teammate="scripted")
+    team = macop_aht.parallel_env("SMAC1")
+    fresh = {"battle_won": False, "dead_allies": 0, "dead_enemies": 0}
+    info = single.reset(seed=0)[1]
+    assert {name: info[name] for name in fresh} == fresh
+    assert all(type(info[name]) is type(value) for name, value in fresh.items())
+    infos = vector.reset(seed=0)[1]
+    assert {name: infos[name].tolist() for name in fresh} == {name: [value] * 3 for name, value in fresh.items()}
+    assert infos["_battle_won"].tolist() == [True] * 3
+    assert all(fresh.items() <= one.items() for one in team.reset(seed=0)[1].values())
+    single.unwrapped._game.batch.state.health[0, 2:4] = 0  # the first pair
+    info = single.step(STOP)[4]
+    assert (info["battle_won"], info["dead_enemies"]) == (False, 2)
+    assert not fresh.keys() & gym.make("MacopLBF4-v0").reset(seed=0)[1].keys()
 
 
 def test_second_shot_on_the_dead_is_lost() -> None:

@@ -17,7 +17,7 @@ from macop_aht.evaluation.behaviour import watch_self_play
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
 from macop_aht.evaluation.matches import play
-from macop_aht.evaluation.rows import Row, read_rows
+from macop_aht.evaluation.rows import Row, read_rows, write_rows
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.onnx_format import write
 from macop_aht.scenarios import LevelBasedForaging, build
@@ -34,6 +34,30 @@ def deeds(scenario, script, episodes=20):
     world = build(scenario)
     (policy,) = resolve(f"scripted:{script}", world)
     return play(world, policy, [policy], episodes).outcomes[0].tolist()
+
+
+def test_rows_are_read_as_they_were_written(tmp_path):
+    common = {"scenario": "SMAC1", "teammate": "fcp/0/0/1", "tier": "seen", "stage": "test"}
+    rows = [
+        Row(method="macop", learner="q", preset="paper*", seed=3, generator="fcp", episode=7, return_=0.1 + 0.2, length=60,
+            outcome='beat 0, "1"', won=True, commit="abc+", **common),
+        Row(method="m", won=False, **common),
+        Row(method="m", **common),
+    ]  # fmt: skip
+    for name in ("rows.csv", "rows.csv.gz"):
+        write_rows(rows, tmp_path / name)
+        assert read_rows(tmp_path / name) == rows
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert lines[0] == (
+        "method,learner,preset,seed,scenario,teammate,generator,tier,stage,episode,return,length,outcome,won,commit"
+    )
+    assert lines[3].endswith(",0,0.0,0,,,")
+    (tmp_path / "rows.csv").write_text("\n".join([lines[0], lines[1].replace(",60,", ",sixty,")]))
+    with pytest.raises(ValueError, match="is damaged"):
+        read_rows(tmp_path / "rows.csv")
+    (tmp_path / "rows.csv").write_text("agent,seed\n")
+    with pytest.raises(ValueError, match="has the columns"):
+        read_rows(tmp_path / "rows.csv")
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,27 @@ def test_a_partial_table_says_what_is_missing(campaign, capsys):
     assert (lines["fcp"]["seeds"], lines["fcp"]["scaled_std"], lines["fcp"]["paper"]) == ("1", "", "1.33")
 
 
+def test_table1_is_of_the_papers_methods_and_of_their_groups(tmp_path):
+    """Macop gets 0.8 with the paper's groups and 0 with Macop+'s: the second table alone has that, and Macop+ and CLEAR."""
+    methods = ["macop", "macop+", "trajedi", "finetune", "clear"]
+    (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["LBF4"], methods, [0])))
+    rows: list[Row] = []
+    for method, value in (("macop", 0.8), ("macop+", 0.9), ("trajedi", 0.6), ("finetune", 0.4), ("clear", 0.5)):
+        rows += rows_of(method, 0, {"macop/0/0/0": [value], "macop+/0/0/0": [0.4 if method == "finetune" else 0.0]})
+    (tmp_path / "LBF4").mkdir()
+    write_rows(rows, tmp_path / "LBF4" / "rows.csv.gz")
+    first, second = REPRODUCTIONS["table1"](Material.load(tmp_path), tmp_path).split("## All methods")
+    assert "| macop | **2.00** n/a" not in first  # Macop is compared with no one
+    assert "| macop | **2.00** (1.64 ± 0.03) |" in first
+    assert "Groups in the pool: 1 in LBF4." in first
+    assert "clear" not in first
+    assert "macop+" not in first
+    assert "Groups in the pool: 2 in LBF4." in second
+    assert "| macop | 1.00 | +0.0 |" in second
+    assert "| macop+ | **1.12** n/a |" in second  # 0.45 over 0.4
+    assert "| clear | 0.62 n/a |" in second
+
+
 def test_without_finetune_nothing_is_scaled(campaign):
     rows = rows_of("macop", 0, {"macop/0/0/0": [0.9]})
     write_rows(rows, campaign / "LBF4" / "rows.csv")

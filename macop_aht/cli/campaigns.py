@@ -25,6 +25,14 @@ def _campaign(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in ("processes", "threads", "device")}
     campaign = replace(read(Path(arguments.file)), **{name: value for name, value in given.items() if value})
     left_out = outside(campaign, arguments.scenarios, arguments.seeds)
+    if arguments.dry_run:
+        from macop_aht.campaign.estimate import table
+
+        wanted = {"scenarios": arguments.scenarios, "seeds": arguments.seeds}
+        print(table(replace(campaign, **{name: value for name, value in wanted.items() if value})))
+        return 0
+    if not arguments.out:
+        raise ValueError("name the campaign's folder with --out FOLDER, or see what it would run with --dry-run")
     address = arguments.address if arguments.executor == "ray" else None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has begun is ended on the way out
     return 0 if conduct(campaign, Path(arguments.out), ray_address=address, left_out=left_out) else 1
@@ -34,10 +42,10 @@ def add_campaign(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them")
     parser.add_argument("file", metavar="FILE.toml", help="scenarios, methods, seeds, preset, settings by method")
     parser.add_argument(
-        "--out",
-        required=True,
-        metavar="FOLDER",
-        help="of the campaign; where it holds a part of it, that is gone on with",
+        "--out", metavar="FOLDER", help="the campaign's folder; an unfinished campaign in it is resumed"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the runs with their estimated core-hours, and begin nothing"
     )
     parser.add_argument(
         "--executor",
