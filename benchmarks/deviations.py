@@ -1,4 +1,4 @@
-"""What each deviation does (docs/deviations.md): 1 and 3 to 5 in self-play, 5 to 7, 9 and 10 in runs of Macop, 8 in hindsight.
+"""What each deviation does (docs/deviations.md): 1 and 3 to 5 in self-play, 5 to 7 and 10 in runs of Macop, 8 in hindsight.
 
     python benchmarks/deviations.py [--scenarios LBF4 PP1 …] [--seeds 1] [--whole LBF4] [--finished] [--parallel 2] [--out FILE]
 
@@ -38,7 +38,6 @@ WHOLE = {
     "last weights (5)": ["--averaging", "0"],
     "plain norm (6)": ["--regulariser-norm", "plain"],
     "ties expand (7)": ["--expansion-rule", "reach"],
-    "no self-play of the ego (9)": ["--ego-self-play", "0"],
     "diversity on all (10)": ["--diversity-every", "1"],
 }
 

@@ -98,10 +98,6 @@ WEIGHTS = {
         "Macop: the same, with the regulariser as it is, and with old heads held to their values instead.",
         ("PP1",), "multi-head", ("0", "10 --alpha-reg 0"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
-    "ego-self-play": Weight(
-        "Macop: the same, by how much the ego's own self-play counts in its loss.",
-        ("PP1",), "multi-head", ("1", "0"), in_the_end, EGO, groups=("macop", *ONCE),
-    ),
 }  # fmt: skip
 
 

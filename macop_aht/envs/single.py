@@ -43,6 +43,7 @@ class MacopEnv(gymnasium.Env):
     - `action_mask`: int8 (A,), 1 where an action does something; a tuple of them where several agents are controlled. Also
       from `action_masks()`, for maskable learners. An action that is not available acts as stop.
     - `teammate`: the name of who is playing. It is never in the observation.
+    - `battle_won` (bool), `dead_allies`, `dead_enemies` (int) in combat, as in SMAC.
 
     Reset
     - `seed`: the same seed gives the same spawns, the same teammates and the same draws.

@@ -101,6 +101,8 @@ class Combat:
     `penalty`, damage taken and allies lost cost that share of what the same pays when dealt, as in SMAC where its negative
     rewards are on (0.5 there).
 
+    Info, as in SMAC: `battle_won`, `dead_allies`, `dead_enemies`.
+
     Global state, in SMAC's order: allies (health, cooldown/15 loops, x, y from the centre over the field's size), enemies
     (health, x, y, and shield where it has one), the agents' last actions, as carried out, one-hot. The dead are zeros.
 
