@@ -51,12 +51,14 @@ def bootstrap(
     again = np.full((resamples, len(seeds), len(groups)), np.nan)
     for (seed, group), value in values.items():
         again[:, seeds.index(seed), groups.index(group)] = _means_again(np.atleast_1d(value), rng, resamples)
-    figures = []
-    for means in again:
-        drawn = means[rng.integers(0, len(seeds), len(seeds))][:, rng.integers(0, len(groups), len(groups))].ravel()
-        present = drawn[~np.isnan(drawn)]
-        if len(present):
-            figures.append(interquartile_mean(present))
+    drawn_seeds, drawn_groups = (rng.integers(0, len(own), (resamples, len(own))) for own in (seeds, groups))
+    drawn = again[np.arange(resamples)[:, None, None], drawn_seeds[:, :, None], drawn_groups[:, None, :]]
+    drawn = drawn.reshape(resamples, -1)
+    if np.isnan(drawn).any():
+        present = [one[~np.isnan(one)] for one in drawn]
+        figures = np.array([interquartile_mean(one) for one in present if len(one)])
+    else:
+        figures = interquartile_mean(drawn)
     low, high = np.quantile(figures, [(1 - confidence) / 2, (1 + confidence) / 2])
     middle = interquartile_mean(np.array([np.mean(value) for value in values.values()]))
     return Estimate(float(middle), float(low), float(high))
