@@ -9,6 +9,7 @@ Estimates are pairs: Macop stops somewhere between its least and its greatest nu
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ class Costs:
         return Costs(**known.get(scenario, mean), factors=values["factors"])
 
 
-def core_hours(campaign: Campaign, scenario: str, name: str) -> np.ndarray:
-    """A run of a method, a variation or a learner of the campaign, by its name: (2,)."""
+def core_hours(campaign: Campaign, scenario: str, name: str, factors: Mapping[str, float] | None = None) -> np.ndarray:
+    """A run of a method, a variation or a learner of the campaign, by its name: (2,). `factors` in the place of the measured."""
     variation = campaign.varied().get(name)
     method = variation.method if variation else name.removesuffix(on_sequence(""))
     config = changed(preset(method, campaign.preset, scenario), campaign.settings_of(name if variation else method))
     costs = Costs.of(scenario)
-    factor = costs.factors.get(method, 1.0)
+    factor = (costs.factors if factors is None else factors).get(method, 1.0)
     if isinstance(config, MacopConfig):
         return _macop(config, costs, factor) / 60
     if not METHODS[method].groups_from:
