@@ -18,7 +18,7 @@ import torch
 
 from macop_aht.config import changed
 from macop_aht.learner import checkpoints
-from macop_aht.learner.mixers import Vdn
+from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.learner.selfplay import self_play_source
@@ -27,7 +27,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, steady, terms
 from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
-from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, with_snapshot
+from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
 from macop_aht.methods.runs import MethodRun, configure, train
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
@@ -251,6 +251,29 @@ def test_the_best_head_is_chosen_in_exactly_so_many_episodes():
 
 def setup(scenario="LBF4", config=CONFIG, seed=0):
     return Setup(build(scenario), config, seed, CPU)
+
+
+@pytest.mark.parametrize(("scenario", "mixed"), [("SMAC1", False), ("CN3", True)])
+def test_an_ego_of_one_agent_has_no_mixer(scenario, mixed):
+    """The value of SMAC1's one agent is the team's; CN3 has two. Nobody plays with itself."""
+    world, training = build(scenario), replace(SMALL, mixer="qmix")
+    net, group = (Stack(Shape.of(world), 1, generator(k)) for k in (0, 1))
+    done = join(Setup(world, CONFIG, 0, CPU), "", net, group, training, steps=200, seed=0)
+    assert isinstance(done.learner.mixers["cross"], Qmix if mixed else Vdn)
+    assert (done.replay.state.shape[-1] > 0) == mixed
+    assert len(done.sources) == 1
+    assert done.replay.seats == range(world.controllable)
+
+
+@pytest.mark.parametrize("scenario", list(SCENARIOS))
+def test_lessons_are_as_in_the_authors_code(scenario):
+    """No self-play, and epsilon falls over 50,000 steps, in every method; in SMAC, an update per episode."""
+    own = presets.macop("paper", scenario)
+    assert (own.ego_self_play, own.ego.epsilon_steps) == (0.0, 50_000)
+    for method in ("finetune", "finetune-trajedi", "single-head", "ewc", "clear", "fcp", "trajedi", "lipo"):
+        ego = configure(method, own).ego
+        assert (ego.self_play, ego.training) == (0.0, own.ego)
+    assert own.ego.ratio == 1.0 or not scenario.startswith("SMAC")
 
 
 @pytest.mark.parametrize("demonstrations", [0.0, 0.2])
