@@ -262,7 +262,7 @@ def test_an_ego_of_one_agent_has_no_mixer(scenario, mixed):
     assert isinstance(done.learner.mixers["cross"], Qmix if mixed else Vdn)
     assert (done.replay.state.shape[-1] > 0) == mixed
     assert len(done.sources) == 1
-    assert done.replay.seats == range(world.controllable)
+    assert list(done.replay.seats) == list(range(world.controllable))
 
 
 @pytest.mark.parametrize("scenario", list(SCENARIOS))
