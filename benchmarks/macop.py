@@ -122,6 +122,7 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
         ", ".join(f"{statistics.mean(_honest(figures)):.2f}" for figures in results),
         ", ".join(str(len(figures["sabotage"])) for figures in results),
         ", ".join(f"{figures['minutes']:.0f}" for figures in results),
+        ", ".join(dict.fromkeys(figures.get("commit", "earlier") for figures in results)),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -194,10 +195,11 @@ def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
         "",
         f"`python benchmarks/macop.py --preset {preset}`, one thread for each run, two at a time. A figure per seed; deeds: "
         "how many different ones after each iteration; groups: all that were made, and those that stayed in a population, which "
-        "the returns are of.",
+        "the returns are of. Runs of an earlier commit had self-play of the ego in its lessons (but for PP), and chose a head by "
+        "the episodes that it was measured in.",
         "",
-        "| scenario | method | seeds | deeds | groups | heads | best head | without saboteurs | saboteurs | minutes |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| scenario | method | seeds | deeds | groups | heads | best head | without saboteurs | saboteurs | minutes | commit |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
         *(row(*kind, results) for kind, results in by_kind.items()),
         "",
         "## What was covered",
