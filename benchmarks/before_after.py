@@ -2,7 +2,7 @@
 
     python benchmarks/before_after.py COMMIT [--scenarios SMAC2 PP1] [--method macop] [--out FILE]
 
-Both are what macop.py has recorded: of the earlier ones in that commit, of the later ones now. Run macop.py first.
+"Before" is what macop.py had recorded at COMMIT, "after" what it has recorded now. Run macop.py first.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def main() -> int:
     ]
     for scenario in arguments.scenarios:
         for key in sorted(before.keys() & after.keys()):
-            if key[:2] == (scenario, arguments.method) and before[key] != after[key]:
+            if key[:2] == (scenario, arguments.method):
+                if before[key] == after[key]:
+                    print(f"{key} was not run again since {arguments.commit}", file=sys.stderr)
+                    continue
                 name = f"{scenario}, {key[2]}"
                 lines += [row(name, "before", before[key]), row(name, "after", after[key])]
     text = "\n".join(lines) + "\n"

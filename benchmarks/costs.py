@@ -3,8 +3,8 @@
     python benchmarks/costs.py [--scenarios LBF4 …] [--seeds 100 101] [--campaign FOLDER] [--work FOLDER]
 
 Core-minutes of a million steps with an update per episode: of Macop's first population, and of a lesson, both made by lessons.py
-and not made again where they are there. A method's factor is what its runs in a finished part of a campaign took, over what they
-would without. Scenarios that are not measured stay as they are in the file, and so do the factors without a campaign.
+and reused where they exist. A method's factor is what makes the estimate of its finished runs in a campaign right. Scenarios that
+are not measured stay as they are in the file, and so do the factors without a campaign.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import statistics
 import sys
 import tomllib
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lessons import WORK, Variant, lesson, prepare, setup_of
+from lessons import WORK, Variant, folder_of, lesson, prepare, setup_of
 
 from macop_aht.campaign import estimate
 from macop_aht.campaign.plan import Campaign, read
+from macop_aht.methods.presets import merged
 from macop_aht.methods.runs import METHODS
 from macop_aht.scenarios import SCENARIOS
 
@@ -34,7 +36,7 @@ def costs(scenario: str, seed: int, work: Path) -> tuple[float, float]:
     prepare(scenario, seed, work)
     config = setup_of(scenario, seed).config
     own = lesson(scenario, seed, 0, Variant("as it is", ratio=config.ego.ratio), work)["minutes"]
-    population = json.loads((work / f"{scenario}-{seed}" / "minutes.json").read_text())
+    population = json.loads((folder_of(scenario, seed, work) / "minutes.json").read_text())
     million = estimate.MILLION
     return (
         population / config.teammate_steps * million * config.teammates.ratio,
@@ -51,7 +53,7 @@ def factors(folder: Path, campaign: Campaign, known: dict[str, float]) -> dict[s
             for scenario in campaign.scenarios
             for path in sorted((folder / scenario / method).glob("*/summary.json"))
         ]
-        if own and method != "random-head":
+        if own and method not in ("random-head", "ppo"):
             found[method] = statistics.median(own)
     return known | found
 
@@ -69,9 +71,8 @@ def _as_it_came(campaign: Campaign, summary: Path) -> Campaign:
     macop = summary.parent.parent.parent / "macop" / summary.parent.name / "summary.json"
     if not macop.exists():
         return campaign
-    count = json.loads(macop.read_text())["iterations"]
-    return Campaign(campaign.scenarios, campaign.methods, campaign.seeds, campaign.preset,
-                    settings={"macop": {"min_iterations": count, "max_iterations": max(count, 10)}})  # fmt: skip
+    iterations = {"min_iterations": json.loads(macop.read_text())["iterations"]}
+    return replace(campaign, settings=merged(campaign.settings, {"macop": iterations}))
 
 
 def main() -> int:
@@ -94,6 +95,8 @@ def main() -> int:
         values["factors"] = factors(arguments.campaign, campaign, values["factors"])
     lines = [
         "# Core-minutes of a million steps with an update per episode; written by benchmarks/costs.py.",
+        "",
+        f"ppo = {values['ppo']:.2f} # Stable-Baselines3's, whatever the scenario",
         "",
         "[scenarios]",
     ]

@@ -4,7 +4,7 @@
 
 A lesson is a fresh ego that learns with one group, for the paper's number of steps. The groups are the first of Macop's first
 population (preset `paper`), on seeds that no result is of. The variants of a scenario are cumulative: each keeps what the ones
-above it have changed. The return is that of 100 greedy episodes. Lessons that are there already are not made again.
+above it have changed. The return is that of 100 greedy episodes. Existing results of the same settings are reused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from zlib import crc32
 
 import torch
 
+from macop_aht.config import to_toml
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.threads import use_threads
 from macop_aht.methods import macop, phases, presets
@@ -47,7 +49,7 @@ class Variant:
 
 
 def variants(scenario: str) -> list[Variant]:
-    """From the lessons that Macop had before to those of the paper's authors, one change after the other."""
+    """From lessons with self-play of the ego to those of the paper's authors, one change after the other."""
     ratio = {"LBF4": 8.0, "PP1": 1.0, "PP2": 1.0, "SMAC1": 4.0, "SMAC2": 4.0}.get(scenario, 2.0)
     epsilon = {"PP1": 12_500, "PP2": 12_500, "SMAC1": 25_000, "SMAC2": 25_000}.get(scenario, 50_000)
     first = Variant("with self-play", 1.0, ratio, True, epsilon)
@@ -65,9 +67,14 @@ def setup_of(scenario: str, seed: int) -> Setup[MacopConfig]:
     return Setup(build(scenario), presets.macop("paper", scenario), seed, torch.device("cpu"))
 
 
+def folder_of(scenario: str, seed: int, work: Path) -> Path:
+    """Where results with the preset's present settings are kept."""
+    return work / f"{scenario}-{seed}-{crc32(to_toml(setup_of(scenario, seed).config).encode()):08x}"
+
+
 def population(scenario: str, seed: int, work: Path) -> Population:
     """Macop's first population, trained once; beside it, the minutes that this took."""
-    folder = work / f"{scenario}-{seed}"
+    folder = folder_of(scenario, seed, work)
     folder.mkdir(parents=True, exist_ok=True)
     fresh, began = not (folder / "phases" / "population-00.npz").exists(), time.process_time()
     found = Journal(folder, lambda line: None).phase(
@@ -86,7 +93,7 @@ def prepare(scenario: str, seed: int, work: Path) -> None:
 def lesson(scenario: str, seed: int, k: int, variant: Variant, work: Path) -> dict[str, Any]:
     """The return of an ego that has had one lesson with group k."""
     settings = f"{variant.self_play:g}-{variant.ratio:g}-{'mixer' if variant.mixer else 'none'}-{variant.epsilon_steps}"
-    stored = work / f"{scenario}-{seed}" / f"lesson-{k}-{settings}.json"
+    stored = folder_of(scenario, seed, work) / f"lesson-{k}-{settings}.json"
     if not stored.exists():
         use_threads(1)
         setup = setup_of(scenario, seed)

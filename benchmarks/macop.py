@@ -122,7 +122,7 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
         ", ".join(f"{statistics.mean(_honest(figures)):.2f}" for figures in results),
         ", ".join(str(len(figures["sabotage"])) for figures in results),
         ", ".join(f"{figures['minutes']:.0f}" for figures in results),
-        ", ".join(dict.fromkeys(figures.get("commit", "earlier") for figures in results)),
+        ", ".join(dict.fromkeys(code for figures in results for code in figures.get("commits", ["earlier"]))),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -4,7 +4,7 @@
 
 Macop's first population (that of lessons.py) and an ego that has had a lesson with each of its groups; then one mutation, with so
 many self-play episodes of a network per update of it. A convention is an outcome that a quarter of a group's self-play episodes
-or more end in. What is there already is not made again.
+or more end in. Existing results of the same settings are reused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lessons import EPISODES, WORK, population, setup_of
+from lessons import EPISODES, WORK, folder_of, population, setup_of
 
 from macop_aht.evaluation.behaviour import watch_self_play
 from macop_aht.learner.networks import Stack
@@ -30,7 +30,7 @@ from macop_aht.methods.phases import Learned, Population, fresh_ego
 
 def parents(scenario: str, seed: int, work: Path) -> tuple[Learned, Population]:
     """The ego after the first iteration, and the population that it has learnt with."""
-    setup, journal = setup_of(scenario, seed), Journal(work / f"{scenario}-{seed}", lambda line: None)
+    setup, journal = setup_of(scenario, seed), Journal(folder_of(scenario, seed, work), lambda line: None)
     found, learned = population(scenario, seed, work), Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     for k in range(setup.config.population):
         given = (setup, 1, k, learned, found)
@@ -49,7 +49,7 @@ def outcomes(setup: Any, net: Stack) -> list[str]:
 
 def mutation(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, Any]:
     """What the parents and their offspring end in, and how long the mutation took."""
-    stored = work / f"{scenario}-{seed}" / f"mutation-{ratio:g}.json"
+    stored = folder_of(scenario, seed, work) / f"mutation-{ratio:g}.json"
     if not stored.exists():
         use_threads(1)
         setup = setup_of(scenario, seed)

@@ -85,7 +85,8 @@ def _python(checkout: Path, *words: str) -> str:
 def weights(folder: Path) -> list[str]:
     """The hashes of all arrays of floats that a run has kept, in no order."""
     found = []
-    for path in sorted(folder.rglob("*.npz")):
+    checkpoints = sorted(folder.glob("checkpoints/*.npz"))[-1:]  # an earlier one is of whatever step the clock said
+    for path in checkpoints or sorted(folder.rglob("*.npz")):
         with np.load(path) as arrays:
             kept = [arrays[name] for name in arrays.files]
         found += [
@@ -135,14 +136,19 @@ def version(checkout: Path) -> tuple[str, bool]:
     return commit, not changes
 
 
-def computed(checkout: Path, part: str, work: Path) -> Any:
-    """What a checkout gives for one part; recalled where its commit was compared before."""
+def place(checkout: Path, part: str, work: Path) -> Path:
+    """Where the result of a part is kept."""
     commit, clean = version(checkout)
     own = work / (commit if clean else f"changed-{sha256(str(checkout).encode()).hexdigest()[:8]}")
-    own.mkdir(parents=True, exist_ok=True)
-    stored = own / f"{part.replace(' ', '-')}.json"
-    if not (clean and stored.exists()):
-        stored.write_text(json.dumps(PARTS[part](checkout, own)))
+    return own / f"{part.replace(' ', '-')}.json"
+
+
+def computed(checkout: Path, part: str, work: Path) -> Any:
+    """What a checkout gives for one part; recalled where its commit was compared before."""
+    stored = place(checkout, part, work)
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    if not (version(checkout)[1] and stored.exists()):
+        stored.write_text(json.dumps(PARTS[part](checkout, stored.parent)))
     return json.loads(stored.read_text())
 
 
@@ -170,10 +176,14 @@ def main() -> int:
     checkouts = [arguments.old.resolve(), arguments.new.resolve()]
     parts = list(dict.fromkeys([*(NEEDS[part] for part in arguments.only if part in NEEDS), *arguments.only]))
     failed = False
+    if version(checkouts[0])[0] == version(checkouts[1])[0]:
+        print("both are of the same commit; only changes that are not committed can differ", flush=True)
     with ThreadPoolExecutor(arguments.parallel) as pool:
         for wave in ([part for part in parts if part not in NEEDS], [part for part in parts if part in NEEDS]):
             jobs = [(checkout, part, arguments.work) for part in wave for checkout in checkouts]
-            results = iter(list(pool.map(lambda job: computed(*job), jobs)))
+            once = {place(*job): job for job in jobs}
+            made = dict(zip(once, pool.map(lambda job: computed(*job), once.values()), strict=True))
+            results = iter([made[place(*job)] for job in jobs])
             for part in wave:
                 unlike = difference(next(results), next(results))
                 failed |= bool(unlike)

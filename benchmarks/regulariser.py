@@ -4,7 +4,7 @@
 
 A fresh ego learns a head with one group of Macop's first population, then a second head with a group of another outcome.
 The table has what the new head gets with its group, what the old one still gets with the first group, and how far the backbone
-has moved, as a share of its length. The populations are those of lessons.py. What is there already is not made again.
+has moved, relative to its norm. The populations are those of lessons.py. Existing results of the same settings are reused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lessons import EPISODES, WORK, population, prepare, setup_of
+from lessons import EPISODES, WORK, folder_of, population, prepare, setup_of
 
 from macop_aht.evaluation import plots
 from macop_aht.evaluation.behaviour import watch_self_play
@@ -35,7 +35,7 @@ WEIGHTS = ["10", "1", "0.1", "0.01", "0.001", "0"]
 
 def first_lesson(scenario: str, seed: int, work: Path) -> tuple[Learned, Stack, Stack]:
     """An ego of one head, the group that it has learnt with, and one with another outcome."""
-    setup, folder = setup_of(scenario, seed), work / f"{scenario}-{seed}"
+    setup, folder = setup_of(scenario, seed), folder_of(scenario, seed, work)
     net = population(scenario, seed, work).teams.net
     outcomes = [one.habit for one in watch_self_play(setup.world, net, EPISODES, seed, setup.device)]
     others = [k for k, outcome in enumerate(outcomes) if outcome and outcome != outcomes[0]]
@@ -59,7 +59,7 @@ def backbone(ego: Ego) -> list[torch.Tensor]:
 
 def second_lesson(scenario: str, seed: int, weight: str, work: Path) -> dict[str, Any]:
     """The figures of the two heads after the second lesson."""
-    stored = work / f"{scenario}-{seed}" / f"regulariser-{weight}.json"
+    stored = folder_of(scenario, seed, work) / f"regulariser-{weight}.json"
     if not stored.exists():
         use_threads(1)
         setup = setup_of(scenario, seed)
@@ -70,8 +70,10 @@ def second_lesson(scenario: str, seed: int, weight: str, work: Path) -> dict[str
         head, _ = macop.learn_to_join(setup, "", ego, learned.memory, second, setup.phase_seed(1, 3))
         length = torch.cat([part.flatten() for part in before]).norm()
         way = terms.distance(ego.backbone, [before], "squared").sqrt()
-        new = cross_returns(setup, Stack.of(ego.shape, ego.backbone, head), second, seed, EPISODES)[0, 0]
-        old = cross_returns(setup, ego, first, seed, EPISODES)[0, 0]
+        new = cross_returns(
+            setup, Stack.of(ego.shape, ego.backbone, head), second, setup.phase_seed(1, 3, 1), EPISODES
+        )[0, 0]
+        old = cross_returns(setup, ego, first, setup.phase_seed(1, 3, 2), EPISODES)[0, 0]
         figures = {"new": float(new), "old": float(old), "moved": float(way / length)}
         stored.write_text(json.dumps(figures) + "\n")
     figures = json.loads(stored.read_text())

@@ -52,13 +52,13 @@ def find(kind: str, explicit: str | Path | None = None) -> Path:
 
 @cache
 def commit() -> str:
-    """The commit of the checkout that the code runs from, with a + where files have changed since; else the version."""
+    """The commit of the checkout that the code runs from, with a + where the code has changed since; else the version."""
     git = ["git", "-C", str(PACKAGE.parent)]
     try:
         if (PACKAGE.parent / ".git").exists():
             known, changed = (
                 subprocess.run([*git, *words], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-                for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+                for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", PACKAGE.name])
             )
             return f"{known}+" if changed else known
     except (OSError, subprocess.SubprocessError):

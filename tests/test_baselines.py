@@ -46,7 +46,7 @@ from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
 from macop_aht.methods.phases import EgoConfig, Setup
-from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, read_run, setup_of, train
+from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, preset_of, read_run, setup_of, train
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.teammates import resolve
 from tests.test_learner import filled_replay, generator
@@ -658,3 +658,25 @@ def test_mistakes_are_told(runs, tmp_path, capsys):
     assert "is of LBF4 by trajedi; --groups takes a finished run of LBF1" in capsys.readouterr().err
     with pytest.raises(TypeError, match="fcp has a FcpConfig, not a MacopConfig"):
         MethodRun("LBF4", "fcp", config=MACOP)
+
+
+@pytest.mark.parametrize("method", ["clear", "ewc"])
+def test_earlier_groups_are_remembered_in_combat(method, tmp_path):
+    """Where teams have QMIX and an ego of one agent has no mixer, what is kept of a lesson fits the next one."""
+    small_steps = {"steps": 400, "training": {"envs": 2, "batch": 4, "capacity": 40, "ratio": 1.0}}
+    population = {"population": 2, "steps": 400, "training": small_steps["training"]}
+    changes = {"trajedi": {"teammates": population, "ego": small_steps, "test_episodes": 2}}
+    changes |= {method: {"ego": small_steps, "test_episodes": 2, "groups": str(tmp_path / "trajedi")}}
+    for name, change in changes.items():
+        run = MethodRun("SMAC1", name, config=changed(preset(name, "demo", "SMAC1"), change))
+        finished = train(run, tmp_path / name, device="cpu", say=lambda line: None)
+        summary.write(finished, tmp_path / name, say=lambda line: None)
+    assert len([decision for decision in finished.decisions if "group" in decision]) == 2
+
+
+def test_a_preset_is_known_by_its_settings():
+    usual = MethodRun("LBF4", "finetune", config=preset("finetune", "paper", "LBF4"))
+    assert preset_of(usual) == "paper"
+    assert preset_of(replace(usual, config=replace(usual.config, groups="runs/macop"))) == "paper"
+    assert preset_of(replace(usual, config=replace(usual.config, test_episodes=7))) == ""
+    assert preset_of(MethodRun("LBF4", config=preset("macop", "fast", "LBF4"))) == "fast"

@@ -34,6 +34,7 @@ from macop_aht.methods.runs import METHODS, MethodRun, preset, read_run
 from macop_aht.places import commit
 from macop_aht.scenarios import build
 
+CAMPAIGNS = Path(__file__).parent.parent / "benchmarks" / "campaigns"
 TRAINING = {"envs": 2, "batch": 4, "capacity": 20, "ratio": 1.0}
 STAGES = {
     "test_episodes": 2,
@@ -125,14 +126,14 @@ def test_every_method_that_borrows_groups_has_a_lender():
 
 
 def test_the_campaigns_of_the_benchmarks_are_valid():
-    for path in (Path(__file__).parent.parent / "benchmarks" / "campaigns").glob("*.toml"):
+    for path in CAMPAIGNS.glob("*.toml"):
         assert set(read(path).methods) <= set(METHODS)
         if path.name == "lbf4.toml":
             assert {*read(path).methods, "ppo"} == {name for name, method in METHODS.items() if method.compared}
 
 
 def test_core_hours_by_hand(monkeypatch):
-    costs = Costs(population=20.0, lesson=12.0, factors={"macop": 1.5, "ewc": 2.0})
+    costs = Costs(population=20.0, lesson=12.0, ppo=5.0, factors={"macop": 1.5, "ewc": 2.0})
     monkeypatch.setattr(Costs, "of", lambda scenario: costs)
     training = {"ratio": 2.0}
     macop = {"population": 3, "teammate_steps": 600_000, "ego_steps": 100_000, "min_iterations": 2, "max_iterations": 4}
@@ -148,6 +149,17 @@ def test_core_hours_by_hand(monkeypatch):
     assert 60 * core_hours(made, "LBF4", "finetune") == pytest.approx([3 * 0.6, 12 * 0.6])
     assert 60 * core_hours(made, "LBF4", "trajedi") == pytest.approx([12 + 3] * 2)
     assert 60 * core_hours(made, "LBF4", "ewc") == pytest.approx([6 * 2 * 0.6] * 2)
+    # Through a sequence of ten, or of all: 3 to 4 iterations of three groups, and TrajeDi's six.
+    for length, lessons in ((10, (10, 10)), (0, (2 * 3 + 6, 4 * 3 + 6))):
+        learning = replace(made, learners=["ewc"], sequence=length)
+        expected = [2 * 0.6 * count for count in lessons]
+        assert 60 * core_hours(learning, "LBF4", "ewc-on-sequence") == pytest.approx(expected)
+    # A run of one iteration learns with all its groups; none stops in the first.
+    for least, most, lessons in ((1, 1, 3), (1, 4, 3), (3, 4, 6)):
+        short = replace(
+            made, settings=made.settings | {"macop": macop | {"min_iterations": least, "max_iterations": most}}
+        )
+        assert 60 * core_hours(short, "LBF4", "finetune")[0] == pytest.approx(lessons * 0.6)
 
 
 def test_a_dry_run_lists_the_runs_and_begins_nothing(tmp_path, capsys, monkeypatch):
@@ -165,6 +177,10 @@ def test_a_dry_run_lists_the_runs_and_begins_nothing(tmp_path, capsys, monkeypat
     assert hours["PP1", "all"] == pytest.approx(sum(hours["PP1", name] for name in ("fcp", "trajedi", "ewc")), abs=0.02)
     assert main(["campaign", "c.toml", "--dry-run", "--scenarios", "LBF4", "--seeds", "1"]) == 0
     assert "PP1" not in capsys.readouterr().out
+    for path in sorted(CAMPAIGNS.glob("*.toml")):  # with variations and learners
+        assert main(["campaign", str(path), "--dry-run", "--scenarios", read(path).scenarios[0]]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(0 <= float(line.split()[3]) < 100 for line in lines[1 : lines.index("")])
     assert [path.name for path in tmp_path.iterdir()] == ["c.toml"]
     assert main(["campaign", "c.toml"]) == 2
     assert "--out FOLDER" in capsys.readouterr().err
@@ -483,7 +499,7 @@ def test_rows_hold_every_ego_with_every_group(reference):
     }  # fmt: skip
     known = {
         "learner": {"q"},
-        "preset": {"demo*"},
+        "preset": {""},
         "generator": {"fcp", "trajedi"},
         "won": {False},
         "commit": {commit()},
@@ -633,6 +649,18 @@ def test_a_group_is_in_the_pool_once_and_seen_by_those_who_have_learnt_with_it()
     assert pool.owners[0] == [("macop", 0, "0/0"), ("macop+", 0, "0/0")]
     assert [one.tier(owners) for owners in pool.owners] == ["seen", "seen", "seen", "unseen generator"]
     assert [other.tier(owners) for owners in pool.owners] == ["seen", "unseen", "unseen", "unseen"]
+
+
+def test_episodes_tell_how_they_ended():
+    world = replace(build("SMAC1"), deed=lambda state, b: f"end of {b}")
+    one = entrant("macop", 0, 1, groups=1)
+    played = Pool(world, [one], torch.device("cpu")).play(one.ego, np.zeros((1, 3), dtype=np.int64), 0)
+    assert played.outcomes.tolist() == [["end of 0", "end of 1", "end of 2"]]
+    assert played.won.tolist() == [[False] * 3]
+    calm = replace(world, info=lambda state: {})
+    assert Pool(calm, [one], torch.device("cpu")).play(one.ego, np.zeros((1, 1), dtype=np.int64), 0).won.tolist() == [
+        [None]
+    ]
 
 
 def test_heads_are_chosen_by_episodes_of_their_own():

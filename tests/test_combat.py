@@ -469,6 +469,17 @@ def test_all_forms_tell_of_the_dead() -> None:
     single.unwrapped._game.batch.state.health[0, 2:4] = 0  # the first pair
     info = single.step(STOP)[4]
     assert (info["battle_won"], info["dead_enemies"]) == (False, 2)
+    single.reset(seed=0)
+    single.unwrapped._game.batch.state.health[0, 2:] = 0  # all of them, as if the last had just died
+    *_, terminated, _, info = single.step(STOP)
+    assert terminated
+    assert info["battle_won"] is True
+    same = gym.make_vec("MacopSMAC1-v0", 2, teammate="scripted", autoreset_mode="SameStep")
+    same.reset(seed=0)
+    same.unwrapped._game.batch.state.health[1, 2:] = 0
+    infos = same.step(np.full(2, STOP))[4]
+    assert infos["final_info"]["battle_won"].tolist() == [False, True]
+    assert infos["battle_won"].tolist() == [False, False]  # of the next episode
     assert not fresh.keys() & gym.make("MacopLBF4-v0").reset(seed=0)[1].keys()
 
 

@@ -39,7 +39,7 @@ def deeds(scenario, script, episodes=20):
 def test_rows_are_read_as_they_were_written(tmp_path):
     common = {"scenario": "SMAC1", "teammate": "fcp/0/0/1", "tier": "seen", "stage": "test"}
     rows = [
-        Row(method="macop", learner="q", preset="paper*", seed=3, generator="fcp", episode=7, return_=0.1 + 0.2, length=60,
+        Row(method="macop", learner="q", preset="paper", seed=3, generator="fcp", episode=7, return_=0.1 + 0.2, length=60,
             outcome='beat 0, "1"', won=True, commit="abc+", **common),
         Row(method="m", won=False, **common),
         Row(method="m", **common),
@@ -55,6 +55,9 @@ def test_rows_are_read_as_they_were_written(tmp_path):
     (tmp_path / "rows.csv").write_text("\n".join([lines[0], lines[1].replace(",60,", ",sixty,")]))
     with pytest.raises(ValueError, match="is damaged"):
         read_rows(tmp_path / "rows.csv")
+    (tmp_path / "cut.csv.gz").write_bytes((tmp_path / "rows.csv.gz").read_bytes()[:-20])
+    with pytest.raises(ValueError, match="is damaged"):
+        read_rows(tmp_path / "cut.csv.gz")
     (tmp_path / "rows.csv").write_text("agent,seed\n")
     with pytest.raises(ValueError, match="has the columns"):
         read_rows(tmp_path / "rows.csv")

@@ -202,6 +202,35 @@ def test_the_best_old_head_is_measured_in_other_episodes_than_it_is_chosen_by(mo
     assert macop.measure_heads(given, Ego(Shape.of(build("LBF4")), 0, generator()), None, (7,)).best is None
 
 
+@pytest.mark.parametrize("alpha_keep", [0.0, 10.0])
+def test_a_new_head_is_compared_with_the_chosen_one_in_the_same_episodes(alpha_keep, monkeypatch):
+    """The chosen old head has 0.4 where the new one has 0.5. Another old one has 0.6 there, by luck: the new one is kept."""
+    given = setup(config=replace(CONFIG, alpha_keep=alpha_keep, alpha_reg=0.0))
+    tables = {"choose": [0.9, 0.5, 0.7], "measure": [0.4, 0.6, 0.5]}
+    seeds = {given.phase_seed(7, 1): "measure", given.phase_seed(7, 2): "choose"}
+
+    def returns(setup, ego, group, seed):
+        heads = ego.heads.population
+        return np.array(tables[seeds[seed]] if heads == 3 else {"measure": [0.5]}[seeds[seed]])[:, None]
+
+    held = []
+    shape = Shape.of(build("LBF4"))
+    replay = filled_replay(build("LBF4"), population=1)
+    monkeypatch.setattr(macop, "cross_returns", returns)
+    monkeypatch.setattr(macop, "learn_to_join", lambda *given: (Heads(shape, 1, generator(5)), replay))
+    monkeypatch.setattr(macop.steady, "remember", lambda memory, head, *given: held.append(head) or memory)
+    monkeypatch.setattr(macop.steady, "played", lambda *given: replay)
+    before = Learned(Ego(shape, 3, generator()))
+    after = macop.expand(given, "", before, "it", Stack(shape, 1, generator(1)), (7,))
+    assert (after.decision["chosen"], after.decision["new_head"], after.decision["kept"]) == (0, 0.5, True)
+    assert (after.ego.n_heads, after.decision["heads"]) == (4, 4)
+    # A gain of a quarter is asked for at least: 0.5 over 0.4 is that and no more. What serves the group then is the chosen head.
+    stricter = given._replace(config=replace(given.config, expansion_threshold=0.25 + 1e-9))
+    after = macop.expand(stricter, "", before, "it", Stack(shape, 1, generator(1)), (7,))
+    assert (after.decision["kept"], after.ego.n_heads) == (False, 3)
+    assert held == ([3, 0] if alpha_keep else [])
+
+
 def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
     """Five heads of true return 0.6 with every group: the best of each group looks like more, the chosen one does not."""
     given, rng = setup(config=replace(CONFIG, test_episodes=32)), np.random.default_rng(0)

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 
+from macop_aht import places
 from macop_aht.cli import main
 from macop_aht.config import ConfigError, from_toml, to_toml
 from macop_aht.learner import checkpoints
@@ -183,3 +185,24 @@ def test_configurations_are_strict():
         with pytest.raises(ConfigError, match=message):
             from_toml(SelfPlayRun, text)
     assert from_toml(SelfPlayRun, 'scenario = "LBF4"\n[training.training]\nratio = 2').training.training.ratio == 2.0
+
+
+def test_the_commit_is_that_of_the_code(tmp_path, monkeypatch):
+    """Of a checkout, with a + where the code has changed; without one, the version."""
+
+    def git(*words):
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    monkeypatch.setattr(places, "PACKAGE", tmp_path / "package")
+    (tmp_path / "package").mkdir()
+    assert places.commit.__wrapped__() == f"v{version('macop-aht')}"
+    git("init")
+    (tmp_path / "package" / "code.py").write_text("1")
+    git("add", ".")
+    git("commit", "-m", "first")
+    known = git("rev-parse", "--short=12", "HEAD")
+    (tmp_path / "notes.txt").write_text("no code")
+    assert places.commit.__wrapped__() == known
+    (tmp_path / "package" / "more.py").write_text("2")
+    assert places.commit.__wrapped__() == f"{known}+"

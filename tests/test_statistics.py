@@ -39,9 +39,11 @@ def test_bootstrap_crosses_groups_with_seeds():
     # seeds, 100 values would be drawn one by one, and the interval would be within 0.35 and 0.65.
     by_group = bootstrap({(s, g): float(g) for s in range(50) for g in range(2)}, rng)
     assert (by_group.low, by_group.value, by_group.high) == (0.0, 0.5, 1.0)
-    # A pair that is missing changes nothing where all values are the same.
-    partial = bootstrap({(s, g): 0.3 for s in range(3) for g in range(5) if (s, g) != (2, 4)}, rng)
-    assert (partial.low, partial.high) == pytest.approx((0.3, 0.3))
+    # What is missing is not made up: of two pairs that are there, 0 and 1, a resample has none, one or both of them.
+    partial = bootstrap({(0, 0): 0.0, (1, 1): 1.0}, rng)
+    assert (partial.low, partial.value, partial.high) == (0.0, 0.5, 1.0)
+    with pytest.raises(ValueError, match="none NaN"):
+        bootstrap({(0, 0): 0.0, (1, 0): float("nan")}, rng)
 
 
 def test_tests_of_difference():

@@ -1,15 +1,15 @@
 """How long the runs of a campaign will take, before anything is begun.
 
-Environment steps are nearly free and updates cost the time. A phase takes its steps, over the episodes per update, times
-what a million steps with an update per episode take in its scenario. These figures are in costs.toml, measured on one core.
+Environment steps are nearly free and updates cost the time. So the minutes of a phase are its steps in millions, divided by the
+episodes per update, times a cost of the scenario. The costs are in costs.toml, measured on one core by benchmarks/costs.py.
 
-Estimates are pairs: Macop stops somewhere between its least and its greatest number of iterations, (2,).
+Estimates are pairs, (2,): for Macop's least and its greatest number of iterations.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ class Costs:
 
     population: float  # of groups by self-play, with the diversity term
     lesson: float  # of the ego with groups
-    factors: dict[str, float]  # by method: how much more its mutation, its population or its lessons take
+    ppo: float  # of Stable-Baselines3's PPO, whose updates are its own
+    factors: dict[str, float]  # by method: multiplies the cost of its mutation, its population or its lessons
+    measured: bool = True  # whether in this scenario
 
     @staticmethod
     def of(scenario: str) -> Costs:
@@ -39,7 +41,8 @@ class Costs:
         values = tomllib.loads((Path(__file__).parent / "costs.toml").read_text(encoding="utf-8"))
         known = values["scenarios"]
         mean = {name: float(np.mean([own[name] for own in known.values()])) for name in ("population", "lesson")}
-        return Costs(**known.get(scenario, mean), factors=values["factors"])
+        shared = {"ppo": values["ppo"], "factors": values["factors"]}
+        return Costs(**known.get(scenario, mean), **shared, measured=scenario in known)
 
 
 def core_hours(campaign: Campaign, scenario: str, name: str, factors: Mapping[str, float] | None = None) -> np.ndarray:
@@ -57,8 +60,20 @@ def core_hours(campaign: Campaign, scenario: str, name: str, factors: Mapping[st
     if method == "random-head":
         return np.zeros(2)
     if method == "ppo":
-        return np.full(2, factor * config.steps / MILLION) / 60
+        return np.full(2, costs.ppo * config.steps / MILLION) / 60
     return _lessons(campaign, scenario, name, method) * factor * _lesson(config, costs) / 60
+
+
+def groups_of(config: Any) -> np.ndarray:
+    """How many groups a run generates: (2,)."""
+    if isinstance(config, MacopConfig):
+        return np.array([_least(config), config.max_iterations]) * config.population
+    return np.full(2, config.teammates.population)
+
+
+def _least(config: MacopConfig) -> int:
+    """Iterations of the shortest run: it cannot stop in the first."""
+    return min(max(config.min_iterations, 2), config.max_iterations)
 
 
 def _stage(steps: int, training: TrainingConfig, cost: float) -> float:
@@ -68,10 +83,8 @@ def _stage(steps: int, training: TrainingConfig, cost: float) -> float:
 def _macop(config: MacopConfig, costs: Costs, factor: float) -> np.ndarray:
     first = _stage(config.teammate_steps, config.teammates, costs.population)
     mutation = factor * _stage(config.teammate_steps, config.mutation, costs.population)
-    iterations = np.array([config.min_iterations, config.max_iterations])
-    return (
-        first + (iterations - 1) * mutation + _lessons_of(config) * _stage(config.ego_steps, config.ego, costs.lesson)
-    )
+    mutations = np.array([_least(config), config.max_iterations]) - 1
+    return first + mutations * mutation + _lessons_of(config) * _stage(config.ego_steps, config.ego, costs.lesson)
 
 
 def _lesson(config: Any, costs: Costs) -> float:
@@ -83,36 +96,40 @@ def _lesson(config: Any, costs: Costs) -> float:
 
 def _lessons(campaign: Campaign, scenario: str, name: str, method: str) -> np.ndarray:
     """How many groups a method learns with, one after the other: (2,)."""
-    if name.endswith(on_sequence("")):
-        return np.full(2, campaign.sequence)
-    source = GROUPS_OF[method]
-    return _lessons_of(changed(preset(source, campaign.preset, scenario), campaign.settings_of(source)))
+
+    def config(source: str) -> Any:
+        return changed(preset(source, campaign.preset, scenario), campaign.settings_of(source))
+
+    if not name.endswith(on_sequence("")):
+        return _lessons_of(config(GROUPS_OF[method]))
+    every = sum((groups_of(config(source)) for source in campaign.generators), np.zeros(2))
+    return np.minimum(every, campaign.sequence) if campaign.sequence else every
 
 
 def _lessons_of(config: Any) -> np.ndarray:
-    """How many lessons Macop's ego has, none in the last iteration of a run that stops, or a population's ego: (2,)."""
+    """How many lessons an ego has with the groups of such a run: (2,). Macop has none in the iteration that it stops in."""
     if isinstance(config, MacopConfig):
-        return np.array([config.min_iterations - 1, config.max_iterations]) * config.population
-    return np.full(2, config.teammates.population)
+        shortest = _least(config) - (config.max_iterations > 1)
+        return np.array([shortest, config.max_iterations]) * config.population
+    return groups_of(config)
 
 
-def table(campaign: Campaign) -> str:
+def table(campaign: Campaign, scenarios: Sequence[str], seeds: int) -> str:
     """The runs and their core-hours, by scenario and method, and in all."""
     lines = [f"{'scenario':10}{'method':24}{'runs':>5}  core-hours"]
-    total, seeds = np.zeros(2), len(campaign.seeds)
-    for scenario in campaign.scenarios:
+    total = np.zeros(2)
+    for scenario in scenarios:
         names = [*campaign.methods, *campaign.varied(scenario), *map(on_sequence, campaign.through_sequence)]
         own = {name: seeds * core_hours(campaign, scenario, name) for name in names}
         lines += [f"{scenario:10}{name:24}{seeds:5}  {_text(hours)}" for name, hours in own.items()]
-        lines.append(f"{scenario:10}{'all':24}{seeds * len(names):5}  {_text(sum(own.values(), np.zeros(2)))}")
+        unknown = "" if Costs.of(scenario).measured else "  (costs not measured here: the mean of other scenarios)"
+        lines.append(f"{scenario:10}{'all':24}{seeds * len(names):5}  {_text(sum(own.values(), np.zeros(2)))}{unknown}")
         total += sum(own.values(), np.zeros(2))
-    lines += [
-        "",
-        f"In all {_text(total)} core-hours; on {campaign.processes} cores {_text(total / campaign.processes)} hours.",
-    ]
+    cores = campaign.processes * campaign.threads
+    lines += ["", f"In all {_text(total)} core-hours; on {cores} cores {_text(total / cores)} hours."]
     lines.append(
-        "From the least to the greatest number of Macop's iterations. By what was measured on one core (costs.toml): another "
-        "machine may be faster or slower. The evaluation is not in it."
+        "The range covers Macop's fewest and most iterations. Costs were measured on one core of one machine. "
+        "The evaluation is not included."
     )
     return "\n".join(lines)
 

@@ -28,8 +28,7 @@ def _campaign(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         from macop_aht.campaign.estimate import table
 
-        wanted = {"scenarios": arguments.scenarios, "seeds": arguments.seeds}
-        print(table(replace(campaign, **{name: value for name, value in wanted.items() if value})))
+        print(table(campaign, arguments.scenarios or campaign.scenarios, len(arguments.seeds or campaign.seeds)))
         return 0
     if not arguments.out:
         raise ValueError("name the campaign's folder with --out FOLDER, or see what it would run with --dry-run")

@@ -29,12 +29,12 @@ def _selfplay(arguments: argparse.Namespace) -> None:
 def _train(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation import summary
     from macop_aht.learner.device import default_threads
-    from macop_aht.methods.runs import check_groups, find, preset, preset_run, train
+    from macop_aht.methods.runs import MethodRun, check_groups, find, preset, train
 
     method = find(arguments.method)
     config = apply_settings(preset(arguments.method, arguments.preset, arguments.scenario), arguments)
     threads = arguments.threads or default_threads()
-    run = preset_run(arguments.method, arguments.preset, arguments.scenario, arguments.seed, threads, config)
+    run = MethodRun(arguments.scenario, arguments.method, arguments.seed, threads, config)
     check_groups(run, Path(arguments.out))
     with Bar(method.steps(config), whole_run=True) as bar:
         finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)

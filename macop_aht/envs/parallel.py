@@ -116,8 +116,8 @@ class MacopParallelEnv(ParallelEnv):
 
     def _infos(self) -> dict[str, dict[str, Any]]:
         masks = self._batch.mask[0]
-        told = {name: values[0].item() for name, values in self.world.info(self._batch.state).items()}
-        return {agent: {"action_mask": masks[i].copy(), **told} for i, agent in enumerate(self.possible_agents)}
+        extra = {name: values[0].item() for name, values in self.world.info(self._batch.state).items()}
+        return {agent: {"action_mask": masks[i].copy(), **extra} for i, agent in enumerate(self.possible_agents)}
 
 
 def parallel_env(scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> MacopParallelEnv:

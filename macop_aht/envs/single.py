@@ -134,5 +134,5 @@ class MacopEnv(gymnasium.Env):
         return self._game.population.names[self._game.population.who[0]]
 
     def _info(self) -> dict[str, Any]:
-        told = {name: values[0].item() for name, values in self.world.info(self._game.batch.state).items()}
-        return {"action_mask": self.action_masks(), "teammate": self._teammate(), **told}
+        extra = {name: values[0].item() for name, values in self.world.info(self._game.batch.state).items()}
+        return {"action_mask": self.action_masks(), "teammate": self._teammate(), **extra}

@@ -52,7 +52,8 @@ def load_agents(
             raise ValueError(f"the bundle {text} plays {manifest['scenario']}; give --scenario {manifest['scenario']}")
         bundle = Bundle(bundle_folder(text), selector, budget)
         bundle.agent(1)  # damaged files and unknown selectors are told of before anything is played
-        agents.append(Agent(text, bundle, manifest["seed"]))
+        learner = "ppo" if manifest["method"] == "ppo" else "q"
+        agents.append(Agent(text, bundle, manifest["seed"], manifest["method"], learner))
     if len({agent.seed for agent in agents}) < len(agents):
         raise ValueError(
             f"agents {', '.join(texts)} come from the seeds {[agent.seed for agent in agents]}; give one of each seed"

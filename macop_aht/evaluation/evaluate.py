@@ -16,6 +16,7 @@ from macop_aht.places import commit
 from macop_aht.scenarios import build
 from macop_aht.teammates import resolve
 from macop_aht.teammates.protocol import Policy
+from macop_aht.zoo.cards import method_of
 
 KNOWN = ("scripted:", "zoo:", "random")  # names that stand for one policy only
 TIERS = ("seen", "unseen", "unseen generator", "scripted", "other")
@@ -28,6 +29,8 @@ class Agent:
     name: str
     player: Ego | Bundle
     seed: int = 0
+    method: str = ""  # that has trained it, where that is known
+    learner: str = ""  # of that method: q or ppo
 
 
 def evaluate(
@@ -58,8 +61,11 @@ def evaluate(
         for name in mates
     }
 
-    generators = {name: cards[_plain(name)].generator if _plain(name) in cards else "" for name in mates}
-    common = Row(method=agent.name, seed=agent.seed, scenario=scenario, teammate="", tier="", stage="", commit=commit())
+    generators = {name: method_of(cards[_plain(name)].generator) if _plain(name) in cards else "" for name in mates}
+    common = Row(
+        method=agent.method or agent.name, learner=agent.learner, seed=agent.seed, scenario=scenario, teammate="", tier="",
+        stage="", commit=commit(),
+    )  # fmt: skip
 
     def rows(stage: str, played: Played) -> list[Row]:
         return [

@@ -22,7 +22,7 @@ from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.methods.macop import TRIALS
 from macop_aht.methods.origins import ego_of, fingerprint, groups_of, joined, lender_of, method_of, require_end
-from macop_aht.methods.runs import METHODS, MethodRun, read_run, setup_of
+from macop_aht.methods.runs import METHODS, MethodRun, preset_of, read_run, setup_of
 from macop_aht.places import commit
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -136,7 +136,7 @@ def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
     tiers = [entrant.tier(owners) for owners in pool.owners]
 
     common = Row(
-        method=entrant.name, learner=METHODS[run.method].learner, preset=run.preset, seed=run.seed, scenario=run.scenario,
+        method=entrant.name, learner=METHODS[run.method].learner, preset=preset_of(run), seed=run.seed, scenario=run.scenario,
         teammate="", tier="", stage="", commit=commit(),
     )  # fmt: skip
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 
@@ -27,8 +29,8 @@ class Row:
     """One episode. The fields are the columns of the file, in this order; `return_` is the column `return`."""
 
     method: str  # or the name of an agent that is no method's
-    learner: str = ""  # q or ppo: what has trained the agent; "" where that is not known
-    preset: str = ""  # of the agent's run, with a * where some of its settings differ
+    learner: str = ""  # q (Q-learning) or ppo: what has trained the agent; "" where that is not known
+    preset: str = ""  # the one whose settings the agent's run has; "" where it has others
     seed: int = 0  # of the agent's run
     scenario: str
     teammate: str
@@ -60,7 +62,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
     """A CSV file, compressed where it is called .gz; it is whole or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with _open(unfinished, "wt", path.suffix == ".gz") as file:
+    with _open(unfinished, "w", path.suffix == ".gz") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS.values())
         for row in rows:
@@ -69,25 +71,30 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def _text(value: Any) -> Any:
-    """Of a field: truth as 1 or 0, None as nothing."""
+    """Format a field: bool as 1 or 0, None as empty."""
     return "" if value is None else int(value) if isinstance(value, bool) else value
 
 
-def _open(path: Path, mode: str, compressed: bool) -> TextIO:
-    opener: Any = gzip.open if compressed else open
-    return opener(path, mode, newline="", encoding="utf-8")
+def _open(path: Path, mode: Literal["r", "w"], compressed: bool) -> TextIO:
+    if not compressed:
+        return open(path, mode, newline="", encoding="utf-8")
+    packed: Any = gzip.GzipFile(path, f"{mode}b", mtime=0)  # the same rows make the same file, whenever
+    return io.TextIOWrapper(packed, newline="", encoding="utf-8")
 
 
 def read_rows(path: Path) -> list[Row]:
     """What `write_rows` has written."""
-    with _open(path, "rt", path.suffix == ".gz") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != list(COLUMNS.values()):
-            raise ValueError(f"{path} has the columns {reader.fieldnames}; result rows have {list(COLUMNS.values())}")
-        try:
-            return [_row(line) for line in reader]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged: {error}") from error
+    wanted = list(COLUMNS.values())
+    try:
+        with _open(path, "r", path.suffix == ".gz") as file:
+            reader = csv.DictReader(file)
+            found = reader.fieldnames
+            rows = [_row(line) for line in reader] if found == wanted else []
+    except (EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if found != wanted:
+        raise ValueError(f"{path} has the columns {found}; result rows have {wanted}")
+    return rows
 
 
 def _row(line: dict[str, str]) -> Row:

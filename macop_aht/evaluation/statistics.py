@@ -45,8 +45,8 @@ def bootstrap(
     Pairs that are missing stay missing. The middle half is that of the values: of single episodes that pay 1 or nothing, it
     would make 1.00 of 0.76.
     """
-    if not values or any(np.size(value) == 0 for value in values.values()):
-        raise ValueError(f"there are {len(values)} values; give at least one, and none empty")
+    if not values or any(np.size(value) == 0 or np.isnan(value).any() for value in values.values()):
+        raise ValueError(f"there are {len(values)} values; give at least one, none empty and none NaN")
     seeds, groups = (list(dict.fromkeys(pair[k] for pair in values)) for k in (0, 1))
     again = np.full((resamples, len(seeds), len(groups)), np.nan)
     for (seed, group), value in values.items():

@@ -13,8 +13,7 @@ from macop_aht.evaluation import plots
 from macop_aht.evaluation.behaviour import Behaviour, watch_self_play
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import Outcome, cross_returns
-from macop_aht.methods.runs import Finished
-from macop_aht.places import commit
+from macop_aht.methods.runs import Finished, preset_of
 
 EPISODES = 100  # of self-play, behind every deed
 
@@ -53,8 +52,8 @@ def figures(
         "scenario": finished.run.scenario,
         "method": finished.run.method,
         "seed": finished.run.seed,
-        "preset": finished.run.preset,
-        "commit": commit(),
+        "preset": preset_of(finished.run),
+        "commits": finished.commits,
         "iterations": len(compatible) + 1,
         "groups": finished.outcome.names,
         "heads": finished.outcome.ego.n_heads,

@@ -55,9 +55,7 @@ class MacopConfig:
         "all",
         "learn with every group, or only where a head would be kept that gets what the group among itself does (Macop+)",
     )
-    test_episodes: int = setting(
-        32, "greedy episodes behind every return that something is decided by, and as many others to choose a head"
-    )
+    test_episodes: int = setting(32, "greedy episodes per measured return; as many others choose the head")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
     max_iterations: int = setting(10, "iterations after which it stops, N_max")
     expansion_threshold: float = setting(0.0, "gain over the best old head that a new head must bring, lambda")

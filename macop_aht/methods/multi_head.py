@@ -51,8 +51,8 @@ def _learn(setup: Setup[MultiHeadConfig], k: int, name: str, before: Learned, gr
 
 def tested_returns(setup: Setup[MultiHeadConfig], ego: Ego, groups: Groups, k: int) -> np.ndarray:
     """With every group, the return of the head that the testing phase chooses, in other episodes than its: (P,)."""
-    tried = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 2), TRIALS)
-    tested = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 3))
+    tried = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 3), TRIALS)
+    tested = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 4))
     return tested[tried.argmax(axis=0), np.arange(len(groups.names))]
 
 

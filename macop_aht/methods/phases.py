@@ -50,7 +50,7 @@ class Setup(NamedTuple, Generic[Config]):
     stream: tuple[int, ...] = ()  # setups of the same seed and of different streams draw nothing alike
 
     def phase_seed(self, *path: int) -> int:
-        """A seed of its own for every phase, so that a phase can be repeated alone."""
+        """A seed of its own for every phase, so that a phase can be repeated alone. Zeros at the end of a path change nothing."""
         return int(np.random.SeedSequence([self.seed, *path], spawn_key=self.stream).generate_state(1)[0])
 
 

@@ -36,12 +36,13 @@ from macop_aht.methods.journal import Journal, Status
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import ego_of, groups_of
 from macop_aht.methods.phases import Outcome, Setup
+from macop_aht.places import commit
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import hint
 
 __all__ = [
     "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "ego_of", "find", "groups_of", "preset",
-    "preset_run", "read_run", "setup_of", "train",
+    "preset_of", "read_run", "setup_of", "train",
 ]  # fmt: skip
 
 
@@ -137,6 +138,7 @@ class Finished:
     outcome: Outcome
     decisions: list[dict[str, Any]]
     minutes: float  # of all its parts; what a kill has cost is not in it
+    commits: list[str]  # of the code, in the order of the parts
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,6 @@ class MethodRun:
     seed: int = 0
     threads: int = 1
     config: Any = field(default_factory=MacopConfig)  # of the method's kind
-    preset: str = ""  # by name, with a * where some settings differ; a note, that changes nothing
 
     def __post_init__(self) -> None:
         method = find(self.method)
@@ -170,11 +171,13 @@ def preset(method: str, name: str, scenario: str) -> Any:
     return configure(method, presets.macop(name, scenario), presets.macop("paper", scenario))
 
 
-def preset_run(method: str, name: str, scenario: str, seed: int, threads: int, config: Any) -> MethodRun:
-    """A run with a preset's settings, or with some that differ from them. Whose groups it learns with is no difference."""
-    usual = preset(method, name, scenario)
-    alike = usual == (replace(config, groups=usual.groups) if hasattr(usual, "groups") else config)
-    return MethodRun(scenario, method, seed, threads, config, name if alike else f"{name}*")
+def preset_of(run: MethodRun) -> str:
+    """The name of the preset whose settings a run has, apart from whose groups it learns with; "" where it has others."""
+    for name in presets.MACOP:
+        usual = preset(run.method, name, run.scenario)
+        if usual == (replace(run.config, groups=usual.groups) if hasattr(usual, "groups") else run.config):
+            return name
+    return ""
 
 
 def read_run(folder: Path) -> MethodRun:
@@ -221,23 +224,24 @@ def train(
     say(f"device {setup.device}, {run.threads} thread{'s' if run.threads > 1 else ''}")
     journal = Journal(folder, say, show)
     setup = setup._replace(watch=journal.watch)
-    began = time.perf_counter()
+    began, code = time.perf_counter(), commit()
     try:
         outcome = find(run.method).train(setup, journal)
     finally:
         journal.close()
-        minutes = _add_time(folder / "minutes.json", (time.perf_counter() - began) / 60)
-    return Finished(run, setup._replace(watch=None), outcome, journal.decisions, minutes)
+        parts = _add_part(folder / "parts.json", (time.perf_counter() - began) / 60, code)
+    minutes, commits = sum(part["minutes"] for part in parts), list(dict.fromkeys(part["commit"] for part in parts))
+    return Finished(run, setup._replace(watch=None), outcome, journal.decisions, minutes, commits)
 
 
-def _add_time(path: Path, minutes: float) -> float:
-    """Note how long this part of the run took; gives the sum of all parts that are known. Never stops a run."""
+def _add_part(path: Path, minutes: float, code: str) -> list[dict[str, Any]]:
+    """Note how long this part of the run took, and with what code; gives all parts that are known. Never stops a run."""
     try:
         before = json.loads(path.read_text())
     except (OSError, ValueError):
         before = []
-    parts = [*before, round(minutes, 2)]
+    parts = [*before, {"minutes": round(minutes, 2), "commit": code}]
     with contextlib.suppress(OSError):
         path.with_suffix(".unfinished").write_text(json.dumps(parts) + "\n")
         path.with_suffix(".unfinished").replace(path)
-    return sum(parts)
+    return parts

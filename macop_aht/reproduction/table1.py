@@ -210,7 +210,7 @@ def write(material: Material, out: Path) -> str:
         scaled_table(columns, methods, papers),
         "## Every generator counts the same",
         scaled_table(balanced, methods, {}),
-        "## All methods, with the groups of all of them",
+        "## All methods, pool of all groups",
         f"{_groups_in(everything)}.",
         scaled_table(beyond, every, {}),
     ]
@@ -218,7 +218,7 @@ def write(material: Material, out: Path) -> str:
         paragraphs += [f"## {scenario}: returns with the groups of all methods, not scaled", modern_table(own, every)]
     paragraphs.append(
         "Intervals of 95% by bootstrap over the mean returns with every group; seeds and groups are resampled. "
-        + caveat(len({row.seed for own in rows.values() for row in own}))
+        + caveat(len({row.seed for own in everything.values() for row in own}))
     )
     return write_text(out / "table1.md", paragraphs)
 

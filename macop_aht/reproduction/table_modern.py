@@ -150,7 +150,7 @@ def write(material: Material, out: Path) -> str:
         "of a scenario's groups; the chance that a run of Macop is better than one of the method; episodes of choosing a head "
         "with a group, which are in none of the other figures; then interquartile means by how well the ego knows the groups."
     )
-    title = f"# Beside table 1: {', '.join(rows)}"
+    title = f"# All methods with the groups of all methods: {', '.join(rows)}"
     missing, seeds = notes(material, rows, {})[0], {row.seed for own in rows.values() for row in own}
     return write_text(out / "table-modern.md", [title, missing, note, caveat(len(seeds)), table(lines, tiers)])
 

@@ -253,9 +253,9 @@ class Combat:
 
     def _info(self, state: State) -> dict[str, np.ndarray]:
         """SMAC's `battle_won`, `dead_allies` and `dead_enemies`: (B,) each. Where all die at once, nobody has won."""
-        dead = state.health <= 0
-        allies, enemies = (dead[:, side].sum(axis=1) for side in np.split(np.arange(dead.shape[1]), [len(self.allies)]))
-        won = (enemies == len(self.enemies)) & (allies < len(self.allies))
+        dead, many = state.health <= 0, len(self.allies)
+        allies, enemies = dead[:, :many].sum(axis=1), dead[:, many:].sum(axis=1)
+        won = (enemies == len(self.enemies)) & (allies < many)
         return {"battle_won": won, "dead_allies": allies, "dead_enemies": enemies}
 
     def _deed(self, state: State, b: int) -> str:

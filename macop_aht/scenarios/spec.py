@@ -52,7 +52,7 @@ class Kernels(NamedTuple):
     global_state: Callable[..., None] | None = None  # (params, state, out): (B,S); none: all observations in a row
 
 
-def nothing_to_tell(state: Any) -> Mapping[str, np.ndarray]:
+def no_info(state: Any) -> Mapping[str, np.ndarray]:
     """What most worlds add to `info`."""
     return {}
 
@@ -78,7 +78,7 @@ class World:
     deed: Callable[
         [Any, int], str
     ]  # what was done by the end of the episode in environment b, in a word; "" for nothing
-    info: Callable[[Any], Mapping[str, np.ndarray]] = nothing_to_tell  # what `info` says of a state, (B,) each
+    info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # what `info` says of a state, (B,) each
 
 
 class Family(Protocol):

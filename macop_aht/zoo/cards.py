@@ -52,6 +52,11 @@ def generator_of(method: str) -> str:
     return method.replace("+", "-plus")
 
 
+def method_of(generator: str) -> str:
+    """The inverse of `generator_of`."""
+    return generator.replace("-plus", "+")
+
+
 def read_index(folder: Path) -> dict[str, Card]:
     """The cards of a scenario's folder by name."""
     path = folder / INDEX
