@@ -257,13 +257,13 @@ def test_penalty_by_hand():
 
 
 def test_fisher_by_hand():
-    """Two episodes of one step each, action 1, where Q = b: the gradient of (b - r)^2 by b is 2 (b - r)."""
+    """Episodes of one step, action 1, where Q = b: dQ/db is 1 and the information 2, however right b is."""
     net = Stack(Shape.of(build("LBF4")), 1, generator())
     with torch.no_grad():
         net.heads.head2.weight.zero_()
         net.heads.head2.bias.fill_(0.5)
     replay = marked_replay(1, capacity=2)
-    replay.reward[0, :, 0] = [0.5 + 1.0, 0.5 - 1.0]  # gradients -2 and 2: their squares are 4, while their mean is 0
+    replay.reward[0, :, 0] = 0.5  # no TD error at all
     learner = Learner(net, Vdn(), UpdateConfig())
     found = dict(
         zip(
@@ -272,10 +272,25 @@ def test_fisher_by_hand():
             strict=True,
         )
     )
-    np.testing.assert_allclose(found["heads.head2.bias"], [[0.0, 4.0, 0.0, 0.0, 0.0]], rtol=1e-5)
-    hidden = found["heads.head2.weight"][0, :, 1]  # 4 h^2: that of the memory's features
+    np.testing.assert_allclose(found["heads.head2.bias"], [[0.0, 2.0, 0.0, 0.0, 0.0]], rtol=1e-5)
+    hidden = found["heads.head2.weight"][0, :, 1]  # 2 h^2: that of the memory's features
     assert (hidden > 0).any()
     assert (found["backbone.encoder1.weight"] == 0).all()  # behind weights of zero, nothing matters
+
+
+def test_fisher_is_of_single_steps():
+    """Three steps in which the same b is Q: the square of their sum would be 9, the sum of their squares is 3, or 1 per step."""
+    net = Stack(Shape.of(build("LBF4")), 1, generator())
+    with torch.no_grad():
+        net.heads.head2.weight.zero_()
+    replay = Replay(build("LBF4", limit=3), 1, 2, with_state=False, seats=[0])
+    slots = replay.begin(np.zeros(2, dtype=np.int64))
+    replay.mask[0] = True
+    replay.action[0] = 1
+    replay.end(np.zeros(2, dtype=np.int64), slots, np.full(2, 3), np.zeros(2, dtype=np.bool_))
+    names = [name for name, _ in net.named_parameters()]
+    found = ewc.fisher(Learner(net, Vdn(), UpdateConfig()), replay, 2_000, np.random.default_rng(0))
+    np.testing.assert_allclose(found[names.index("heads.head2.bias")], [[0, 2, 0, 0, 0]], rtol=0.1)
 
 
 def test_a_stiff_penalty_holds_the_weights():

@@ -2,6 +2,10 @@
 
 L_com + mu/2 sum_j F_j (theta_j - theta_{k-1,j})^2, with theta_{k-1} as learning with the k-th group begins. F is the sum of the
 Fisher information, on its diagonal, of all groups before: the paper's formula has one F, and does not say of which.
+
+The TD loss is a squared error: the negative log-likelihood of a normal distribution around Q with variance 1/2, whose Fisher
+information is 2 E[(dQ/dtheta)^2]. To first order, the penalty is then mu times the mean square by which earlier values change.
+The squared gradient of the loss itself would vanish with the TD errors, that is where a group was learnt well.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from torch import Tensor
 from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.update import Learner, Term
+from macop_aht.learner.update import Learner, Term, q_values
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.journal import Journal
@@ -68,15 +72,23 @@ def penalty(net: Stack, importance: Sequence[Tensor]) -> Term:
 
 
 def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Generator) -> list[Tensor]:
-    """The Fisher information's diagonal by the TD error: the mean square of its loss's gradient over single episodes."""
+    """2 E[(dQ/dtheta)^2] over the steps of some episodes, Q being the team's value of the actions taken.
+
+    The squares of single steps are had from one gradient per episode: that of the sum of Q with random signs, in whose square all
+    products of two different steps cancel on average.
+    """
     parameters = list(learner.net.parameters())
-    total = [torch.zeros_like(part) for part in parameters]
+    total, steps = [torch.zeros_like(part) for part in parameters], 0
     for _ in range(episodes):
-        episode = replay.sample(1, rng, learner.device, learner.config.bootstrap_at_limit)
-        loss = learner.td_loss(episode, "cross").sum()
-        for sums, gradient in zip(total, torch.autograd.grad(loss, parameters), strict=True):
-            sums += gradient**2 / episodes
-    return total
+        episode = replay.sample(1, rng, learner.device)
+        chosen = q_values(learner.net, episode).gather(-1, episode.action.unsqueeze(-1)).squeeze(-1)
+        value = learner.mixers["cross"](chosen, episode.state, episode.agent)  # (1,M)
+        signs = torch.from_numpy(rng.choice([-1.0, 1.0], value.shape).astype(np.float32)).to(learner.device)
+        gradients = torch.autograd.grad((signs * value * episode.real).sum(), parameters)
+        for sums, gradient in zip(total, gradients, strict=True):
+            sums += 2 * gradient**2
+        steps += int(episode.real.sum())
+    return [sums / max(steps, 1) for sums in total]
 
 
 def beside(ours: MacopConfig, papers: MacopConfig) -> EwcConfig:
