@@ -1,98 +1,140 @@
 """What training costs in every scenario, for `macop campaign --dry-run`: writes macop_aht/campaign/costs.toml.
 
-    python benchmarks/costs.py [--scenarios LBF4 …] [--seeds 100 101] [--campaign FOLDER] [--work FOLDER]
+    python benchmarks/costs.py [--scenarios LBF4 …] [--share 0.25] [--factors LBF4]
 
-Core-minutes of a million steps with an update per episode: of Macop's first population, and of a lesson, both made by lessons.py
-and reused where they exist. A method's factor is what makes the estimate of its finished runs in a campaign right. Scenarios that
-are not measured stay as they are in the file, and so do the factors without a campaign.
+Core-minutes of a million steps with an update per episode: of a population, and of the ego's lessons. Measured as process time
+over the first part of Macop's first population and of a lesson with one of its groups, preset `paper`. A method's factor says how
+much more than that its mutation, its population or its lessons take; it is measured over whole phases. Scenarios that are not
+measured stay as they are in the file.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
+import time
 import tomllib
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lessons import WORK, Variant, folder_of, lesson, prepare, setup_of
+import torch
 
 from macop_aht.campaign import estimate
-from macop_aht.campaign.plan import Campaign, read
-from macop_aht.methods.presets import merged
-from macop_aht.methods.runs import METHODS
-from macop_aht.scenarios import SCENARIOS
+from macop_aht.learner.networks import Stack
+from macop_aht.learner.threads import use_threads
+from macop_aht.methods import clear, ewc, fcp, finetune, lipo, macop, ppo_learner, presets, single_head, trajedi
+from macop_aht.methods.continual import Lesson
+from macop_aht.methods.phases import Learned, Setup, Teams, fresh_ego, whole
+from macop_aht.methods.runs import METHODS, configure
+from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.teammates import resolve
 
 FILE = Path(estimate.__file__).parent / "costs.toml"
+CPU = torch.device("cpu")
+POPULATIONS: dict[str, Callable[[Setup[Any]], Teams]] = {
+    "fcp": fcp.independent_teams,
+    "trajedi": trajedi.diverse_teams,
+    "lipo": lipo.incompatible_teams,
+}
+TEACHERS: dict[str, Callable[[Setup[Any], Lesson], dict[str, Any]]] = {
+    "single-head": single_head.teach,
+    "ewc": ewc.teach,
+    "clear": clear.teach,
+}
 
 
-def costs(scenario: str, seed: int, work: Path) -> tuple[float, float]:
-    """Of a population and of a lesson."""
-    prepare(scenario, seed, work)
-    config = setup_of(scenario, seed).config
-    own = lesson(scenario, seed, 0, Variant("as it is", ratio=config.ego.ratio), work)["minutes"]
-    population = json.loads((folder_of(scenario, seed, work) / "minutes.json").read_text())
-    million = estimate.MILLION
-    return (
-        population / config.teammate_steps * million * config.teammates.ratio,
-        own / config.ego_steps * million * config.ego.ratio,
-    )
+def minutes(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Process time, and what the work gives."""
+    began = time.process_time()
+    result = work()
+    return (time.process_time() - began) / 60, result
 
 
-def factors(folder: Path, campaign: Campaign, known: dict[str, float]) -> dict[str, float]:
-    """Of every method with finished runs, the factor with which the estimate is what these took."""
-    found: dict[str, float] = {}
-    for method in METHODS:
-        own = [
-            _factor(campaign, scenario, method, path)
-            for scenario in campaign.scenarios
-            for path in sorted((folder / scenario / method).glob("*/summary.json"))
-        ]
-        if own and method not in ("random-head", "ppo"):
-            found[method] = statistics.median(own)
-    return known | found
+def settings(scenario: str, method: str, share: float) -> Setup[Any]:
+    """A method with the paper's settings, and a share of Macop's steps in each phase."""
+    usual = presets.macop("paper", scenario)
+    fewer = replace(usual, teammate_steps=round(share * usual.teammate_steps), ego_steps=round(share * usual.ego_steps))
+    config = configure(method, fewer)
+    if hasattr(config, "teammates") and method != "macop":
+        config = replace(config, teammates=replace(config.teammates, steps=fewer.teammate_steps))
+    return Setup(build(scenario), config, 0, CPU)
 
 
-def _factor(campaign: Campaign, scenario: str, method: str, summary: Path) -> float:
-    """The factor of one run: the estimate is linear in it."""
-    took = json.loads(summary.read_text())["minutes"]
-    run = _as_it_came(campaign, summary)
-    none, one = (60 * estimate.core_hours(run, scenario, method, {method: factor})[0] for factor in (0.0, 1.0))
-    return max((took - none) / (one - none), 0.1)
+def per_million(took: float, steps: int, ratio: float) -> float:
+    """Of a phase that took so many minutes, with an update per episode."""
+    return took / steps * estimate.MILLION * ratio
 
 
-def _as_it_came(campaign: Campaign, summary: Path) -> Campaign:
-    """The campaign with the number of iterations that the run of Macop behind a run had."""
-    macop = summary.parent.parent.parent / "macop" / summary.parent.name / "summary.json"
-    if not macop.exists():
-        return campaign
-    iterations = {"min_iterations": json.loads(macop.read_text())["iterations"]}
-    return replace(campaign, settings=merged(campaign.settings, {"macop": iterations}))
+def of_scenario(scenario: str, share: float) -> tuple[dict[str, float], Teams]:
+    """A population and a lesson; gives the population too."""
+    setup = settings(scenario, "macop", share)
+    config = setup.config
+    took, teams = minutes(lambda: macop.first_population(setup))
+    population = per_million(took, config.teammate_steps, config.teammates.ratio)
+    took, _ = taught(settings(scenario, "finetune", share), finetune.teach, Stack.gather([(teams.net, 0)]), {})
+    return {"population": population, "lesson": per_million(took, config.ego_steps, config.ego.ratio)}, teams
+
+
+def taught(setup: Setup[Any], teach: Callable[..., Any], group: Stack, memory: dict[str, Any]) -> tuple[float, Any]:
+    """A lesson with a group, by an ego that remembers something of those before."""
+    ego = fresh_ego(setup, 1, 0)
+    return minutes(lambda: teach(setup, Lesson("", whole(ego), group, memory, seed=1)))
+
+
+def factors(scenario: str) -> dict[str, float]:
+    """Of every method, relative to the costs of the scenario."""
+    share = 1.0
+    costs, teams = of_scenario(scenario, share)
+    setup = settings(scenario, "macop", share)
+    config, found = setup.config, {}
+    for name in ("macop", "macop+"):
+        own = setup._replace(config=configure(name, config))
+        learned = Learned(fresh_ego(setup, 1, 0))
+        took, _ = minutes(lambda own=own, learned=learned: macop.mutate(own, 2, learned.ego, teams))  # type: ignore[misc]
+        found[name] = per_million(took, config.teammate_steps, own.config.mutation.ratio) / costs["population"]
+    for name, generate in POPULATIONS.items():
+        own = settings(scenario, name, share)
+        took, _ = minutes(lambda own=own, generate=generate: generate(own))  # type: ignore[misc]
+        stage = own.config.teammates
+        found[name] = per_million(took, stage.steps, stage.training.ratio) / costs["population"]
+    for name, teach in TEACHERS.items():
+        own = settings(scenario, name, share)
+        _, memory = taught(own, teach, Stack.gather([(teams.net, 0)]), {})
+        took, _ = taught(own, teach, Stack.gather([(teams.net, 1)]), memory)
+        found[name] = per_million(took, config.ego_steps, config.ego.ratio) / costs["lesson"]
+    return found
+
+
+def of_ppo(steps: int = 40_000) -> float:
+    """Stable-Baselines3's PPO, whose steps and updates cost about the same everywhere."""
+    setup = settings("LBF4", "ppo", 1.0)
+    setup = setup._replace(config=replace(setup.config, steps=steps))
+    mates = resolve("scripted:nearest", setup.world)
+    took, _ = minutes(lambda: ppo_learner.learn(setup, fresh_ego(setup, 1, 0), mates, seed=0))
+    return took / steps * estimate.MILLION
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[100])
-    parser.add_argument("--campaign", type=Path, help="folder of a campaign with finished runs, for the factors")
-    parser.add_argument("--parallel", type=int, default=2, help="processes at a time")
-    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--share", type=float, default=0.25, help="of the steps of a phase (default: %(default)s)")
+    parser.add_argument("--factors", nargs="+", choices=list(SCENARIOS), default=["LBF4"])
     arguments = parser.parse_args()
+    use_threads(1)
     values: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    jobs = [(scenario, seed, arguments.work) for scenario in arguments.scenarios for seed in arguments.seeds]
-    with ProcessPoolExecutor(arguments.parallel) as pool:
-        measured = list(pool.map(costs, *zip(*jobs, strict=True)))
+    relative: list[dict[str, float]] = []
     for scenario in arguments.scenarios:
-        own = np.mean([pair for job, pair in zip(jobs, measured, strict=True) if job[0] == scenario], axis=0)
-        values["scenarios"][scenario] = {"population": float(own[0]), "lesson": float(own[1])}
-    if arguments.campaign:
-        campaign = read(arguments.campaign / "campaign.toml")
-        values["factors"] = factors(arguments.campaign, campaign, values["factors"])
+        values["scenarios"][scenario], _ = of_scenario(scenario, arguments.share)
+        print(scenario, values["scenarios"][scenario], flush=True)
+        if scenario in arguments.factors:
+            relative.append(factors(scenario))
+            print(relative[-1], flush=True)
+    if relative:
+        values["factors"] = {name: float(np.mean([own[name] for own in relative])) for name in relative[0]}
+    values["ppo"] = of_ppo()
     lines = [
         "# Core-minutes of a million steps with an update per episode; written by benchmarks/costs.py.",
         "",
@@ -105,7 +147,7 @@ def main() -> int:
             parts = ", ".join(f"{part} = {value:.2f}" for part, value in values["scenarios"][name].items())
             lines.append(f"{name} = {{ {parts} }}")
     lines += ["", "[factors] # by method, of its mutation, its population or its lessons"]
-    lines += [f'"{name}" = {value:.2f}' for name, value in values["factors"].items()]
+    lines += [f'"{name}" = {value:.2f}' for name, value in values["factors"].items() if name in METHODS]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(FILE.read_text(encoding="utf-8"))
     return 0
