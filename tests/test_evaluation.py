@@ -374,7 +374,6 @@ def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
     found = read_rows(rows)
     assert {row.seed for row in found} == {3, 5}
     assert {(row.method, row.learner, row.generator, row.won) for row in found} == {("macop", "q", "", None)}
-    assert {row.outcome for row in found} > {""}
     assert f"{sum(row.stage == 'selection' for row in found)} episodes were spent" in told
     assert main(["evaluate", *folders, *few[2:], "--budget", "4"]) == 0  # a bundle says its scenario itself
     assert capsys.readouterr().out == told

@@ -4,8 +4,9 @@ L_com + mu/2 sum_j F_j (theta_j - theta_{k-1,j})^2, with theta_{k-1} as learning
 Fisher information, on its diagonal, of all groups before: the paper's formula has one F, and does not say of which.
 
 The TD loss is a squared error: the negative log-likelihood of a normal distribution around Q with variance 1/2, whose Fisher
-information is 2 E[(dQ/dtheta)^2]. To first order, the penalty is then mu times the mean square by which earlier values change.
-The squared gradient of the loss itself would vanish with the TD errors, that is where a group was learnt well.
+information is 2 E[(dQ/dtheta)^2]. It is summed over all actions, since the greedy policy depends on the values of all. To first
+order, the penalty is then mu times the mean square by which earlier values change. The squared gradient of the loss itself would
+vanish with the TD errors, that is where a group was learnt well.
 """
 
 from __future__ import annotations
@@ -72,19 +73,18 @@ def penalty(net: Stack, importance: Sequence[Tensor]) -> Term:
 
 
 def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Generator) -> list[Tensor]:
-    """2 E[(dQ/dtheta)^2] over the steps of some episodes, Q being the team's value of the actions taken.
+    """2 E[sum (dQ/dtheta)^2] over the steps of some episodes, the sum being over agents and actions.
 
-    The squares of single steps are had from one gradient per episode: that of the sum of Q with random signs, in whose square all
-    products of two different steps cancel on average.
+    The sum of the squares is had from one gradient per episode: that of the sum of all values with random signs, in whose square the
+    products of two different values cancel on average.
     """
     parameters = list(learner.net.parameters())
     total, steps = [torch.zeros_like(part) for part in parameters], 0
     for _ in range(episodes):
         episode = replay.sample(1, rng, learner.device)
-        chosen = q_values(learner.net, episode).gather(-1, episode.action.unsqueeze(-1)).squeeze(-1)
-        value = learner.mixers["cross"](chosen, episode.state, episode.agent)  # (1,M)
-        signs = torch.from_numpy(rng.choice([-1.0, 1.0], value.shape).astype(np.float32)).to(learner.device)
-        gradients = torch.autograd.grad((signs * value * episode.real).sum(), parameters)
+        values = q_values(learner.net, episode) * episode.real[:, :, None, None]  # (1,M,N,A)
+        signs = torch.from_numpy(rng.choice([-1.0, 1.0], values.shape).astype(np.float32)).to(learner.device)
+        gradients = torch.autograd.grad((signs * values).sum(), parameters)
         for sums, gradient in zip(total, gradients, strict=True):
             sums += 2 * gradient**2
         steps += int(episode.real.sum())
