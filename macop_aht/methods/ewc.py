@@ -75,8 +75,8 @@ def penalty(net: Stack, importance: Sequence[Tensor]) -> Term:
 def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Generator) -> list[Tensor]:
     """2 E[sum (dQ/dtheta)^2] over the steps of some episodes, the sum being over agents and actions.
 
-    The sum of the squares is had from one gradient per episode: that of the sum of all values with random signs, in whose square the
-    products of two different values cancel on average.
+    The sum of the squares is had from one gradient per episode: that of the sum of all values with random signs, in whose square
+    the products of two different values cancel on average.
     """
     parameters = list(learner.net.parameters())
     total, steps = [torch.zeros_like(part) for part in parameters], 0
