@@ -74,7 +74,7 @@ def second_lesson(scenario: str, seed: int, weight: str, work: Path) -> dict[str
             setup, Stack.of(ego.shape, ego.backbone, head), second, setup.phase_seed(1, 3, 1), EPISODES
         )[0, 0]
         old = cross_returns(setup, ego, first, setup.phase_seed(1, 3, 2), EPISODES)[0, 0]
-        figures = {"new": float(new), "old": float(old), "moved": float(way / length)}
+        figures = {"new": float(new), "old": float(old), "moved": (way / length).item()}
         stored.write_text(json.dumps(figures) + "\n")
     figures = json.loads(stored.read_text())
     print(f"{scenario} seed {seed} weight {weight}: {figures}", flush=True)
