@@ -86,7 +86,7 @@ WEIGHTS = {
     ),
     "mu": Weight(
         "EWC: its ego with three groups of TrajeDi that it met one after the other; backward transfer is what it forgot.",
-        ("LBF4", "PP1"), "ewc", ("0", "1", "10", "100", "1000", "1e4"), held,
+        ("LBF4",), "ewc", ("0", "1", "10", "100", "1000", "1e4"), held,
         ("in the end", "with the worst group", "when new", "backward transfer"),
         groups=("trajedi", "--teammates.population", "3", "--teammates.steps", "375000", *NO_EGO),
     ),

@@ -35,7 +35,7 @@ class EwcConfig:
     """Finetune's, and how strongly weights are held."""
 
     groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, TrajeDi's")
-    mu: float = setting(1.0, "weight of the penalty for moving weights that mattered (benchmarks/tuning.py)")
+    mu: float = setting(100.0, "weight of the penalty for moving weights that mattered (benchmarks/tuning.py)")
     fisher_episodes: int = setting(256, "episodes with a group behind its Fisher information")
     test_episodes: int = setting(32, "greedy episodes behind every figure")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
