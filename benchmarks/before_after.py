@@ -58,7 +58,7 @@ def main() -> int:
         "",
         f"`python benchmarks/before_after.py {asked}`, preset `paper`. Best head: mean return over all groups of the run, of the",
         "head that other episodes have chosen. Coverage: different outcomes of the groups after each iteration. C: from",
-        "the second iteration on.",
+        "the second iteration on. Minutes are wall-clock time, and other processes ran on the same cores.",
         "",
         "| scenario, seed | run | best head | groups' self-play | heads | coverage | C | minutes |",
         "|---|---|---|---|---|---|---|---|",
