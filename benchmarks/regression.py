@@ -9,7 +9,7 @@ OLD and NEW are folders of checkouts; NEW is the one of this script where none i
 - the rows of one evaluation.
 
 Weights are compared by their content, whatever the arrays and files are called. The results of a checkout without changes are
-kept in `--work` under its commit and not computed again. Ends with 1 where something differs. Hashes depend on the processor:
+kept in `--work` under its commit and not computed again. Do not change a checkout while it is compared. Ends with 1 where something differs. Hashes depend on the processor:
 those of another machine say nothing.
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -136,20 +136,26 @@ def version(checkout: Path) -> tuple[str, bool]:
     return commit, not changes
 
 
-def place(checkout: Path, part: str, work: Path) -> Path:
-    """Where the result of a part is kept."""
-    commit, clean = version(checkout)
-    own = work / (commit if clean else f"changed-{sha256(str(checkout).encode()).hexdigest()[:8]}")
-    return own / f"{part.replace(' ', '-')}.json"
+class Checkout(NamedTuple):
+    """A checkout as it is when the comparison begins."""
 
+    folder: Path
+    home: Path  # where its runs and results are kept
+    clean: bool  # whether its results can be recalled
 
-def computed(checkout: Path, part: str, work: Path) -> Any:
-    """What a checkout gives for one part; recalled where its commit was compared before."""
-    stored = place(checkout, part, work)
-    stored.parent.mkdir(parents=True, exist_ok=True)
-    if not (version(checkout)[1] and stored.exists()):
-        stored.write_text(json.dumps(PARTS[part](checkout, stored.parent)))
-    return json.loads(stored.read_text())
+    @staticmethod
+    def open(folder: Path, work: Path) -> Checkout:
+        commit, clean = version(folder)
+        home = work / (commit if clean else f"changed-{sha256(str(folder).encode()).hexdigest()[:8]}")
+        home.mkdir(parents=True, exist_ok=True)
+        return Checkout(folder, home, clean)
+
+    def computed(self, part: str) -> Any:
+        """What it gives for one part; recalled where its commit was compared before."""
+        stored = self.home / f"{part.replace(' ', '-')}.json"
+        if not (self.clean and stored.exists()):
+            stored.write_text(json.dumps(PARTS[part](self.folder, self.home)))
+        return json.loads(stored.read_text())
 
 
 def difference(old: Any, new: Any) -> str:
@@ -173,17 +179,15 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=2, help="processes at a time")
     parser.add_argument("--work", type=Path, default=WORK)
     arguments = parser.parse_args()
-    checkouts = [arguments.old.resolve(), arguments.new.resolve()]
+    checkouts = [Checkout.open(folder.resolve(), arguments.work) for folder in (arguments.old, arguments.new)]
     parts = list(dict.fromkeys([*(NEEDS[part] for part in arguments.only if part in NEEDS), *arguments.only]))
     failed = False
-    if version(checkouts[0])[0] == version(checkouts[1])[0]:
-        print("both are of the same commit; only changes that are not committed can differ", flush=True)
+    if checkouts[0].home == checkouts[1].home:
+        parser.error("both are the same commit, without changes; there is nothing to compare")
     with ThreadPoolExecutor(arguments.parallel) as pool:
         for wave in ([part for part in parts if part not in NEEDS], [part for part in parts if part in NEEDS]):
-            jobs = [(checkout, part, arguments.work) for part in wave for checkout in checkouts]
-            once = {place(*job): job for job in jobs}
-            made = dict(zip(once, pool.map(lambda job: computed(*job), once.values()), strict=True))
-            results = iter([made[place(*job)] for job in jobs])
+            jobs = [(checkout, part) for part in wave for checkout in checkouts]
+            results = pool.map(lambda job: job[0].computed(job[1]), jobs)
             for part in wave:
                 unlike = difference(next(results), next(results))
                 failed |= bool(unlike)
