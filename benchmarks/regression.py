@@ -9,8 +9,8 @@ OLD and NEW are folders of checkouts; NEW is the one of this script where none i
 - the rows of one evaluation.
 
 Weights are compared by their content, whatever the arrays and files are called. The results of a checkout without changes are
-kept in `--work` under its commit and not computed again. Do not change a checkout while it is compared. Ends with 1 where something differs. Hashes depend on the processor:
-those of another machine say nothing.
+kept in `--work` under its commit and not computed again. Do not change a checkout while it is compared. Ends with 1 where
+something differs. Hashes depend on the processor: those of another machine say nothing.
 """
 
 from __future__ import annotations
