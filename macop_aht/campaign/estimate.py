@@ -9,7 +9,7 @@ Estimates are pairs, (2,): for Macop's least and its greatest number of iteratio
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,13 @@ class Costs:
         return Costs(**known.get(scenario, mean), **shared, measured=scenario in known)
 
 
-def core_hours(campaign: Campaign, scenario: str, name: str, factors: Mapping[str, float] | None = None) -> np.ndarray:
-    """A run of a method, a variation or a learner of the campaign, by its name: (2,). `factors` in the place of the measured."""
+def core_hours(campaign: Campaign, scenario: str, name: str) -> np.ndarray:
+    """The core-hours of a run of a method, a variation or a learner of the campaign, by its name: (2,)."""
     variation = campaign.varied().get(name)
     method = variation.method if variation else name.removesuffix(on_sequence(""))
     config = changed(preset(method, campaign.preset, scenario), campaign.settings_of(name if variation else method))
     costs = Costs.of(scenario)
-    factor = (costs.factors if factors is None else factors).get(method, 1.0)
+    factor = costs.factors.get(method, 1.0)
     if isinstance(config, MacopConfig):
         return _macop(config, costs, factor) / 60
     if not METHODS[method].groups_from:
