@@ -1,6 +1,6 @@
 """Episodes per update against quality: the fastest ratio that loses nothing becomes the default.
 
-    python benchmarks/ratio_sweep.py [--scenarios LBF4 PP1] [--ratios 1 2 4 8 16 32] [--seeds 3] [--out FILE]
+    python benchmarks/ratio_sweep.py [--scenarios LBF4 PP1] [--ratios 1 2 4 … or ours] [--seeds 3] [--out FILE]
 
 Self-play return after the paper's number of steps; runs go two at a time, one thread each, and are shared with selfplay.py.
 """
@@ -23,16 +23,24 @@ def options(scenario: str, ratio: float) -> list[str]:
     return [] if ratio == presets.training(scenario).ratio else ["--ratio", f"{ratio:g}"]
 
 
+def ratios(scenario: str, words: list[str]) -> list[float]:
+    """The ratios that are asked for, the cheapest first."""
+    found = {presets.training(scenario).ratio if word == "ours" else float(word) for word in words}
+    return sorted(found, reverse=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, ["LBF4", "PP1"], seeds=3)
-    parser.add_argument("--ratios", nargs="+", type=float, default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument(
+        "--ratios", nargs="+", default=["1", "2", "4", "8", "16", "32"], help="ours: the recommended one"
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ratio_sweep.md")
     arguments = parser.parse_args()
     jobs = [
         (scenario, ratio, seed)
         for scenario in arguments.scenarios
-        for ratio in sorted(arguments.ratios, reverse=True)
+        for ratio in ratios(scenario, arguments.ratios)
         for seed in range(arguments.seeds)
     ]
     with ThreadPoolExecutor(arguments.parallel) as pool:
@@ -41,14 +49,14 @@ def main() -> int:
         "# Episodes per update",
         "",
         f"`python benchmarks/ratio_sweep.py --scenarios {' '.join(arguments.scenarios)} "
-        f"--ratios {' '.join(f'{ratio:g}' for ratio in arguments.ratios)} --seeds {arguments.seeds}`, "
+        f"--ratios {' '.join(arguments.ratios)} --seeds {arguments.seeds}`, "
         "two runs at a time, one thread each.",
         "",
         "| scenario | ratio | returns of the seeds | median | updates per team | steps/s |",
         "|---|---|---|---|---|---|",
     ]
     for scenario in arguments.scenarios:
-        for ratio in sorted(arguments.ratios):
+        for ratio in reversed(ratios(scenario, arguments.ratios)):
             own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, ratio)]
             means = [statistics.mean(result["returns"]) for result in own]
             updates = statistics.median(result["progress"]["updates"] for result in own)

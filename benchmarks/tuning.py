@@ -85,10 +85,9 @@ WEIGHTS = {
         among_themselves, ("self-play", "of the worst group", "cross-play", "different deeds"), NO_EGO,
     ),
     "mu": Weight(
-        "EWC: its ego with three groups of TrajeDi that it met one after the other; backward transfer is what it forgot.",
-        ("LBF4",), "ewc", ("0", "1", "10", "100", "1000", "1e4"), held,
-        ("in the end", "with the worst group", "when new", "backward transfer"),
-        groups=("trajedi", "--teammates.population", "3", "--teammates.steps", "375000", *NO_EGO),
+        "EWC: its ego with the groups of Macop's first population, one after the other; backward transfer is what it forgot.",
+        ("LBF4", "PP1"), "ewc", ("0", "10", "100", "1000", "1e4"), held,
+        ("in the end", "with the worst group", "when new", "backward transfer"), groups=("macop", *ONCE),
     ),
     "alpha-reg": Weight(
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
