@@ -4,7 +4,8 @@
 
 A lesson is a fresh ego that learns with one group, for the paper's number of steps. The groups are the first of Macop's first
 population (preset `paper`), on seeds that no result is of. The variants of a scenario are cumulative: each keeps what the ones
-above it have changed. The return is that of 100 greedy episodes. Existing results of the same settings are reused.
+above it have changed. The return is that of 100 greedy episodes. Existing results of the same settings are reused, and lines of
+other scenarios stay in the table.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from unittest.mock import patch
 from zlib import crc32
 
 import torch
+from selfplay import recorded
 
 from macop_aht.config import to_toml
 from macop_aht.learner.networks import Stack
@@ -35,6 +37,7 @@ from macop_aht.scenarios import build
 
 WORK = Path(tempfile.gettempdir()) / "macop-lessons"
 EPISODES = 100
+SCENARIOS = ["SMAC2", "SMAC1", "LBF4", "PP1", "CN3", "LBF1", "CN2", "PP2"]  # in the order of the table
 
 
 @dataclass(frozen=True)
@@ -114,26 +117,19 @@ def lesson(scenario: str, seed: int, k: int, variant: Variant, work: Path) -> di
     return figures
 
 
-def table(results: dict[tuple[str, str], list[dict[str, Any]]], seeds: list[int]) -> list[str]:
-    """A line for every scenario and variant; the lessons of a seed stand together."""
-    lines = [
-        "| scenario | lesson | mean return | every lesson, seed by seed | updates | minutes |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (scenario, variant), own in results.items():
-        each = len(own) // len(seeds)
-        by_seed = [own[at : at + each] for at in range(0, len(own), each)]
-        returns = "; ".join(", ".join(f"{one['return']:.2f}" for one in part) for part in by_seed)
-        mean = statistics.mean(one["return"] for one in own)
-        updates, minutes = (statistics.mean(one[name] for one in own) for name in ("updates", "minutes"))
-        lines.append(f"| {scenario} | {variant} | {mean:.2f} | {returns} | {updates:,.0f} | {minutes:.1f} |")
-    return lines
+def row(scenario: str, variant: str, own: list[dict[str, Any]], seeds: int) -> str:
+    """The figures of one variant; the lessons of a seed stand together."""
+    each = len(own) // seeds
+    by_seed = [own[at : at + each] for at in range(0, len(own), each)]
+    returns = "; ".join(", ".join(f"{one['return']:.2f}" for one in part) for part in by_seed)
+    mean = statistics.mean(one["return"] for one in own)
+    updates, minutes = (statistics.mean(one[name] for one in own) for name in ("updates", "minutes"))
+    return f"| {scenario} | {variant} | {mean:.2f} | {returns} | {updates:,.0f} | {minutes:.1f} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = ["SMAC2", "SMAC1", "LBF4", "PP1", "CN3", "LBF1", "CN2"]
-    parser.add_argument("--scenarios", nargs="+", choices=[*every, "PP2"], default=every)
+    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=SCENARIOS[:-1])
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", type=int, default=2, help="groups of every population, a lesson with each")
     parser.add_argument("--parallel", type=int, default=2, help="lessons at a time")
@@ -154,17 +150,20 @@ def main() -> int:
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for job, own in zip(jobs, figures, strict=True):
         results.setdefault((job[0], job[3].name), []).append(own)
-    asked = f"--scenarios {' '.join(arguments.scenarios)} --seeds {' '.join(map(str, arguments.seeds))}"
-    lines = [
+    lines = {key: line for key, line in recorded(arguments.out).items() if key[0] not in arguments.scenarios}
+    lines |= {key: row(*key, own, len(arguments.seeds)) for key, own in results.items()}
+    head = [
         "# The ego's lessons",
         "",
-        f"`python benchmarks/lessons.py {asked} --groups {arguments.groups}`. Return of a fresh ego after one lesson with a",
-        "group of Macop's first population, 100 greedy episodes. Each line keeps the changes of the lines above it.",
+        "`python benchmarks/lessons.py --scenarios SCENARIO… --seeds 100 101 --groups 1`. Return of a fresh ego after one lesson",
+        "with a group of Macop's first population, 100 greedy episodes. Each line keeps the changes of the lines above it.",
         "Minutes are process time on one core.",
         "",
-        *table(results, arguments.seeds),
+        "| scenario | lesson | mean return | every lesson, seed by seed | updates | minutes |",
+        "|---|---|---|---|---|---|",
     ]
-    text = "\n".join(lines) + "\n"
+    order = sorted(lines, key=lambda key: SCENARIOS.index(key[0]))
+    text = "\n".join([*head, *(lines[key] for key in order)]) + "\n"
     arguments.out.write_text(text, encoding="utf-8")
     print(text)
     return 0

@@ -4,7 +4,7 @@
 
 Macop's first population (that of lessons.py) and an ego that has had a lesson with each of its groups; then one mutation, with so
 many self-play episodes of a network per update of it. A convention is an outcome that a quarter of a group's self-play episodes
-or more end in. Existing results of the same settings are reused.
+or more end in. Existing results of the same settings are reused, and lines of other scenarios stay in the table.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lessons import EPISODES, WORK, folder_of, population, setup_of
+from selfplay import TASKS, recorded
 
 from macop_aht.evaluation.behaviour import watch_self_play
 from macop_aht.learner.networks import Stack
@@ -106,18 +107,19 @@ def main() -> int:
     results: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for (scenario, _, ratio), own in zip(jobs, figures, strict=True):
         results.setdefault((scenario, ratio), []).append(own)
-    asked = f"--scenarios {' '.join(arguments.scenarios)} --seeds {' '.join(map(str, arguments.seeds))}"
-    lines = [
+    lines = {key: line for key, line in recorded(arguments.out).items() if key[0] not in arguments.scenarios}
+    lines |= {(scenario, f"{ratio:g}"): row(scenario, ratio, own) for (scenario, ratio), own in results.items()}
+    head = [
         "# Updates in mutation",
         "",
-        f"`python benchmarks/mutation.py {asked} --ratios {' '.join(arguments.ratios)}`, a figure per seed. Conventions of the",
-        "first population, and of it and the selected groups together, after one mutation. Minutes of one core.",
+        "`python benchmarks/mutation.py --scenarios SCENARIO… --seeds 100 101 --ratios ours 1`, a figure per seed. Conventions",
+        "of the first population, and of it and the selected groups together, after one mutation. Minutes of one core.",
         "",
         "| scenario | episodes per update | conventions before | after | offspring's self-play | C | minutes |",
         "|---|---|---|---|---|---|---|",
-        *(row(*key, own) for key, own in results.items()),
     ]
-    text = "\n".join(lines) + "\n"
+    order = sorted(lines, key=lambda key: list(TASKS).index(key[0]))
+    text = "\n".join([*head, *(lines[key] for key in order)]) + "\n"
     arguments.out.write_text(text, encoding="utf-8")
     print(text)
     return 0

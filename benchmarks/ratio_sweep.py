@@ -3,6 +3,7 @@
     python benchmarks/ratio_sweep.py [--scenarios LBF4 PP1] [--ratios 1 2 4 … or ours] [--seeds 3] [--out FILE]
 
 Self-play return after the paper's number of steps; runs go two at a time, one thread each, and are shared with selfplay.py.
+Lines of other scenarios stay in the table.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from selfplay import add_options, run, speed
+from selfplay import TASKS, add_options, recorded, run, speed
 
 from macop_aht.methods import presets
 
@@ -27,6 +29,15 @@ def ratios(scenario: str, words: list[str]) -> list[float]:
     """The ratios that are asked for, the cheapest first."""
     found = {presets.training(scenario).ratio if word == "ours" else float(word) for word in words}
     return sorted(found, reverse=True)
+
+
+def row(scenario: str, ratio: float, own: list[dict[str, Any]]) -> str:
+    """The figures of one ratio over the seeds."""
+    means = [statistics.mean(result["returns"]) for result in own]
+    updates = statistics.median(result["progress"]["updates"] for result in own)
+    seeds = ", ".join(f"{mean:.2f}" for mean in means)
+    figures = f"{statistics.median(means):.2f} | {updates:,.0f} | {speed(own):,.0f}"
+    return f"| {scenario} | {ratio:g} | {seeds} | {figures} |"
 
 
 def main() -> int:
@@ -45,26 +56,22 @@ def main() -> int:
     ]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         results = list(pool.map(lambda job: run(job[0], job[2], options(job[0], job[1]), arguments.work), jobs))
-    lines = [
+    lines = recorded(arguments.out)
+    for scenario in arguments.scenarios:
+        lines = {key: line for key, line in lines.items() if key[0] != scenario}
+        for ratio in reversed(ratios(scenario, arguments.ratios)):
+            own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, ratio)]
+            lines[scenario, f"{ratio:g}"] = row(scenario, ratio, own)
+    head = [
         "# Episodes per update",
         "",
-        f"`python benchmarks/ratio_sweep.py --scenarios {' '.join(arguments.scenarios)} "
-        f"--ratios {' '.join(arguments.ratios)} --seeds {arguments.seeds}`, "
-        "two runs at a time, one thread each.",
+        "`python benchmarks/ratio_sweep.py --scenarios SCENARIO… --ratios RATIO… --seeds N`, one thread for each run.",
         "",
         "| scenario | ratio | returns of the seeds | median | updates per team | steps/s |",
         "|---|---|---|---|---|---|",
     ]
-    for scenario in arguments.scenarios:
-        for ratio in reversed(ratios(scenario, arguments.ratios)):
-            own = [result for job, result in zip(jobs, results, strict=True) if job[:2] == (scenario, ratio)]
-            means = [statistics.mean(result["returns"]) for result in own]
-            updates = statistics.median(result["progress"]["updates"] for result in own)
-            seeds = ", ".join(f"{mean:.2f}" for mean in means)
-            lines.append(
-                f"| {scenario} | {ratio:g} | {seeds} | {statistics.median(means):.2f} | {updates:,.0f} | {speed(own):,.0f} |"
-            )
-    text = "\n".join(lines) + "\n"
+    order = sorted(lines, key=lambda key: list(TASKS).index(key[0]))
+    text = "\n".join([*head, *(lines[key] for key in order)]) + "\n"
     arguments.out.write_text(text)
     print(text)
     return 0

@@ -127,6 +127,13 @@ def write_curves(results: list[dict[str, Any]], out: Path) -> None:
     figure.savefig(out / "selfplay.png", dpi=100)
 
 
+def recorded(path: Path) -> dict[tuple[str, str], str]:
+    """The lines of a table that is there already, by their first two cells: a scenario, and what was varied in it."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {(c[0], c[1]): line for c, line in zip(cells, lines, strict=True) if c[0] in TASKS}
+
+
 def add_options(parser: argparse.ArgumentParser, scenarios: Sequence[str], seeds: int) -> None:
     """What all benchmarks of self-play runs have in common."""
     parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(scenarios))
