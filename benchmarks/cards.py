@@ -9,8 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from macop_aht.deploy.card import PLOT, card, tiers
 from macop_aht.deploy.runtime import read_manifest
+from macop_aht.export.card import PLOT, card, tiers
 
 AGENTS = Path(__file__).parent.parent / "agents"
 

@@ -28,9 +28,9 @@ from macop_aht.learner.threads import use_threads
 from macop_aht.methods import clear, ewc, fcp, finetune, lipo, macop, ppo_learner, presets, single_head, trajedi
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.phases import Learned, Setup, Teams, fresh_ego, whole
-from macop_aht.methods.runs import METHODS, configure
+from macop_aht.methods.training import METHODS, configure
+from macop_aht.policies import resolve
 from macop_aht.scenarios import SCENARIOS, build
-from macop_aht.teammates import resolve
 
 FILE = Path(estimate.__file__).parent / "costs.toml"
 CPU = torch.device("cpu")

@@ -31,7 +31,7 @@ def explore(scenario: str, persistence: float, together: float, episodes: int) -
         rollout.act(exploration)
         over = rollout.step()
         returns[over & running] = rollout.batch.score[over & running]
-        deeds.update(world.deed(rollout.batch.state, b) for b in np.flatnonzero(over & running).tolist())
+        deeds.update(world.outcome(rollout.batch.state, b) for b in np.flatnonzero(over & running).tolist())
         running &= ~over
         if over.any():
             rollout.begin(over)

@@ -27,16 +27,16 @@ from zlib import crc32
 
 import numpy as np
 
-from macop_aht import places, zoo
-from macop_aht.deploy.export import group_policies
+from macop_aht import paths, zoo
 from macop_aht.deploy.runtime import EgoAgent, read_manifest
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.export.bundle import group_policies
+from macop_aht.policies import Switching, resolve
+from macop_aht.policies.protocol import Policy
 from macop_aht.reproduction.material import markdown, write_csv
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates import Switching, resolve
-from macop_aht.teammates.protocol import Policy
 
 TIERS = ("seen", "unseen", "scripted")
 EPISODEWISE = ("meta-test", "halving", "thompson")
@@ -284,7 +284,7 @@ def main() -> int:
     parser.add_argument("--test", type=int, default=8, help="episodes of a session that count")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "head_selection.md")
     arguments = parser.parse_args()
-    folders = [path.parent for path in places.find("agents").rglob("manifest.json")]
+    folders = [path.parent for path in paths.find("agents").rglob("manifest.json")]
     manifests = {folder: read_manifest(folder) for folder in folders}
     shipped = {
         folder: f"{about['scenario']}: {about['method']}, seed {about['seed']}"

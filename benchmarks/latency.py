@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from macop_aht.deploy.export import Recognition, write_bundle
-from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
 from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.export.bundle import Recognition, write_bundle
+from macop_aht.export.recogniser import Recogniser, RecogniserConfig
 from macop_aht.learner.networks import Backbone, Ego, Shape, encode, member, set_member, weights
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World

@@ -30,9 +30,9 @@ from macop_aht.config import to_toml
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.threads import use_threads
 from macop_aht.methods import macop, phases, presets
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import Population, Setup, cross_returns, fresh_ego, join, whole
+from macop_aht.runs.journal import Journal
 from macop_aht.scenarios import build
 
 WORK = Path(tempfile.gettempdir()) / "macop-lessons"

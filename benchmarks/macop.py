@@ -80,7 +80,7 @@ def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
         return {}
     from macop_aht.learner.threads import use_threads
     from macop_aht.methods.phases import best_response
-    from macop_aht.methods.runs import groups_of, read_run, setup_of
+    from macop_aht.methods.training import groups_of, read_run, setup_of
 
     use_threads(1)
     setup = setup_of(read_run(folder), "cpu")

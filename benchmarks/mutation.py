@@ -21,12 +21,12 @@ from typing import Any
 from lessons import EPISODES, WORK, folder_of, population, setup_of
 from selfplay import TASKS, recorded
 
-from macop_aht.evaluation.behaviour import watch_self_play
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.threads import use_threads
 from macop_aht.methods import macop
-from macop_aht.methods.journal import Journal
+from macop_aht.methods.behaviour import watch_self_play
 from macop_aht.methods.phases import Learned, Population, fresh_ego
+from macop_aht.runs.journal import Journal
 
 
 def parents(scenario: str, seed: int, work: Path) -> tuple[Learned, Population]:
@@ -45,7 +45,7 @@ def begin(scenario: str, seed: int, work: Path) -> None:
 
 
 def outcomes(setup: Any, net: Stack) -> list[str]:
-    return [one.habit for one in watch_self_play(setup.world, net, EPISODES, setup.seed, setup.device)]
+    return [one.outcome for one in watch_self_play(setup.world, net, EPISODES, setup.seed, setup.device)]
 
 
 def mutation(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, Any]:

@@ -19,16 +19,16 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from macop_aht.deploy.export import group_policies
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.export.bundle import group_policies
 from macop_aht.learner.networks import Stack, encode
 from macop_aht.methods.origins import groups_held
-from macop_aht.methods.runs import read_run, setup_of
+from macop_aht.methods.training import read_run, setup_of
+from macop_aht.policies import resolve
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.lbf_scripts import MOVES
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates import resolve
-from macop_aht.teammates.protocol import Policy
 
 
 class Posterior:

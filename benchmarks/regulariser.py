@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from lessons import EPISODES, WORK, folder_of, population, prepare, setup_of
 
-from macop_aht.evaluation import plots
-from macop_aht.evaluation.behaviour import watch_self_play
+from macop_aht import plots
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.threads import use_threads
 from macop_aht.methods import macop, terms
-from macop_aht.methods.journal import Journal
+from macop_aht.methods.behaviour import watch_self_play
 from macop_aht.methods.phases import Learned, cross_returns, fresh_ego
+from macop_aht.runs.journal import Journal
 
 WEIGHTS = ["10", "1", "0.1", "0.01", "0.001", "0"]
 
@@ -37,7 +37,7 @@ def first_lesson(scenario: str, seed: int, work: Path) -> tuple[Learned, Stack, 
     """An ego of one head, the group that it has learnt with, and one with another outcome."""
     setup, folder = setup_of(scenario, seed), folder_of(scenario, seed, work)
     net = population(scenario, seed, work).teams.net
-    outcomes = [one.habit for one in watch_self_play(setup.world, net, EPISODES, seed, setup.device)]
+    outcomes = [one.outcome for one in watch_self_play(setup.world, net, EPISODES, seed, setup.device)]
     others = [k for k, outcome in enumerate(outcomes) if outcome and outcome != outcomes[0]]
     if not outcomes[0] or not others:
         raise ValueError(f"the groups of {scenario}, seed {seed}, do {outcomes}; another seed may have two that differ")

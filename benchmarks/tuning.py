@@ -22,9 +22,9 @@ import numpy as np
 from macop import WORK, train
 
 from macop_aht.evaluation.metrics import backward_transfer, returns_over_time
-from macop_aht.learner.checkpoints import read
 from macop_aht.learner.threads import use_threads
 from macop_aht.reproduction.fig_crossplay import apart, matrix
+from macop_aht.runs.checkpoints import read
 
 NO_EGO = ("--ego.steps", "2000")  # where only the groups matter
 ONCE = ("--min-iterations", "1", "--max-iterations", "1")

@@ -9,8 +9,8 @@ import numpy as np
 
 import macop_aht
 from macop_aht import zoo
+from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import build
-from macop_aht.teammates.protocol import fresh_memory
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--scenario", default="LBF4")

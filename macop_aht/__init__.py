@@ -8,12 +8,17 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from macop_aht.policies import prefixes
+from macop_aht.version import __version__
+
 if TYPE_CHECKING:
     from macop_aht.envs.parallel import parallel_env
     from macop_aht.envs.registration import register
 
-__all__ = ["parallel_env", "register"]
-__version__ = "0.1.0"
+__all__ = ["__version__", "parallel_env", "register"]
+
+prefixes.announce("zoo", "macop_aht.zoo")
+prefixes.announce("agent", "macop_aht.deploy")
 
 if find_spec("gymnasium"):
     from macop_aht.envs.registration import register_builtin

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from macop_aht.scenarios.spec import hint
+from macop_aht.util import hint
 
 T = TypeVar("T")
 

@@ -15,11 +15,9 @@ from macop_aht.cli import main
 from macop_aht.config import changed, settings
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.envs.vector import MacopVectorEnv
-from macop_aht.evaluation import summary
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
 from macop_aht.evaluation.pool import Entrant
 from macop_aht.evaluation.rows import read_rows
-from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
 from macop_aht.learner.replay import Replay
@@ -41,14 +39,16 @@ from macop_aht.methods import (
     presets,
     rehearsal,
     sequence,
+    summary,
 )
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import lessons
 from macop_aht.methods.phases import EgoConfig, Setup
-from macop_aht.methods.runs import METHODS, MethodRun, configure, preset, preset_of, read_run, setup_of, train
+from macop_aht.methods.training import METHODS, MethodRun, configure, preset, preset_of, read_run, setup_of, train
+from macop_aht.policies import resolve
+from macop_aht.runs import checkpoints
 from macop_aht.scenarios import SCENARIOS, build
-from macop_aht.teammates import resolve
 from tests.test_learner import filled_replay, generator
 
 CPU = torch.device("cpu")

@@ -28,10 +28,10 @@ from macop_aht.cli import main
 from macop_aht.config import changed, from_toml, to_toml
 from macop_aht.evaluation.pool import Entrant, Pool, rows_of
 from macop_aht.evaluation.rows import read_rows
-from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Ego, Shape, Stack
-from macop_aht.methods.runs import METHODS, MethodRun, preset, read_run
-from macop_aht.places import commit
+from macop_aht.methods.training import METHODS, MethodRun, preset, read_run
+from macop_aht.paths import commit
+from macop_aht.runs import checkpoints
 from macop_aht.scenarios import build
 
 CAMPAIGNS = Path(__file__).parent.parent / "benchmarks" / "campaigns"
@@ -652,7 +652,7 @@ def test_a_group_is_in_the_pool_once_and_seen_by_those_who_have_learnt_with_it()
 
 
 def test_episodes_tell_how_they_ended():
-    world = replace(build("SMAC1"), deed=lambda state, b: f"end of {b}")
+    world = replace(build("SMAC1"), outcome=lambda state, b: f"end of {b}")
     one = entrant("macop", 0, 1, groups=1)
     played = Pool(world, [one], torch.device("cpu")).play(one.ego, np.zeros((1, 3), dtype=np.int64), 0)
     assert played.outcomes.tolist() == [["end of 0", "end of 1", "end of 2"]]

@@ -20,13 +20,12 @@ import onnxruntime
 import pytest
 import torch
 
-from macop_aht import places, zoo
+from macop_aht import paths, zoo
 from macop_aht.cli import main
-from macop_aht.deploy.card import calibration
-from macop_aht.deploy.common_head import TRACE, CommonHeadConfig, Lessons, advantages, beside, learn
-from macop_aht.deploy.company import OFTEN, Changes, company
-from macop_aht.deploy.ego_graph import ego_graph, run_weights
-from macop_aht.deploy.export import (
+from macop_aht.deploy.runtime import BundleError, EgoAgent
+from macop_aht.deploy.selectors import SELECTORS, zero_shot
+from macop_aht.evaluation.matches import play, sessions
+from macop_aht.export.bundle import (
     Recognition,
     check_parity,
     check_recogniser,
@@ -35,17 +34,18 @@ from macop_aht.deploy.export import (
     whole,
     write_bundle,
 )
-from macop_aht.deploy.recogniser import Meetings, Recogniser, RecogniserConfig, train
-from macop_aht.deploy.runtime import BundleError, EgoAgent
-from macop_aht.deploy.selectors import SELECTORS, zero_shot
-from macop_aht.evaluation.matches import play, sessions
+from macop_aht.export.card import calibration
+from macop_aht.export.ego_graph import ego_graph, run_weights
+from macop_aht.export.generalist import TRACE, CommonHeadConfig, Lessons, advantages, beside, learn
+from macop_aht.export.recogniser import Meetings, Recogniser, RecogniserConfig, train
+from macop_aht.export.synthetic import OFTEN, Changes, company
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, set_weights, weights
 from macop_aht.learner.rollout import Seating, greedy_returns
 from macop_aht.methods.macop import choose_head
 from macop_aht.onnx_format import FormatError, read, write
+from macop_aht.policies import OnnxPolicy, Switching, resolve
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.batch import Batch
-from macop_aht.teammates import OnnxPolicy, Switching, resolve
 from macop_aht.zoo.graphs import group_graph
 
 
@@ -171,7 +171,7 @@ def test_advantages_by_hand():
 
 def common_head(rounds, monkeypatch):
     """The network, its two teams of opposite habits, and the world: each head of the ego is right with one of them."""
-    monkeypatch.setattr("macop_aht.deploy.company.AT_ONCE", 1_600)
+    monkeypatch.setattr("macop_aht.export.synthetic.AT_ONCE", 1_600)
     world, ego = make_ego("CN2", heads=2)
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
@@ -214,7 +214,7 @@ def test_a_common_head_goes_on_when_its_teammates_change():
 
 
 def test_strange_teammates_leave_their_habits_and_ours_do_not(monkeypatch):
-    monkeypatch.setattr("macop_aht.deploy.common_head.NOISY", 0.0)
+    monkeypatch.setattr("macop_aht.export.generalist.NOISY", 0.0)
     (lessons, _), taken = lessons_in_cn2(), []
     act = lessons._rollout.act
     monkeypatch.setattr(lessons._rollout, "act", lambda luck: (act(luck), taken.append(lessons._rollout.action.copy())))
@@ -810,7 +810,7 @@ def test_export_from_a_run(tmp_path, capsys):
 
 def test_a_bundle_is_exported_again(tmp_path):
     """With the zoo's groups, without its run: the run's heads and what is known of their company stay, the rest is new."""
-    before, after = places.find("agents") / "macop" / "CN2", tmp_path / "again"
+    before, after = paths.find("agents") / "macop" / "CN2", tmp_path / "again"
     brief = ["--steps", "2000", "--rounds", "0", "--test-episodes", "2", "--tier-episodes", "0", "--plot", "no"]
     assert main(["export", str(before), "--out", str(after), *brief]) == 0
     old, new = (json.loads((folder / "manifest.json").read_text()) for folder in (before, after))

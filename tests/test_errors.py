@@ -6,8 +6,8 @@ import pytest
 
 import macop_aht
 from macop_aht.cli import main
+from macop_aht.policies import Noisy
 from macop_aht.scenarios import MARINE, Combat, CooperativeNavigation, LevelBasedForaging, PredatorPrey, Unit
-from macop_aht.teammates import Noisy
 from tests.test_teammates import save_teammate
 
 

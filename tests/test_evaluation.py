@@ -12,18 +12,18 @@ import torch
 import macop_aht
 from macop_aht import zoo
 from macop_aht.cli import main
-from macop_aht.deploy.export import write_bundle
-from macop_aht.evaluation.behaviour import watch_self_play
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
 from macop_aht.evaluation.matches import play
 from macop_aht.evaluation.rows import Row, read_rows, write_rows
+from macop_aht.export.bundle import write_bundle
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
+from macop_aht.methods.behaviour import watch_self_play
 from macop_aht.onnx_format import write
+from macop_aht.policies import resolve
+from macop_aht.policies.adapters import as_policy
 from macop_aht.scenarios import LevelBasedForaging, build
 from macop_aht.scenarios.batch import Batch
-from macop_aht.teammates import resolve
-from macop_aht.teammates.adapters import as_policy
 from tests.test_zoo import graph_of, put
 
 CPU = torch.device("cpu")
@@ -85,12 +85,12 @@ def test_nothing_done_is_no_deed():
     world = build("CN2")
     batch = Batch(world, 1)
     batch.reset()
-    assert world.deed(batch.state, 0) == ""
+    assert world.outcome(batch.state, 0) == ""
     for scenario in ("LBF4", "LBF1", "PP1", "SMAC1", "SMAC2"):
         world = build(scenario)
         batch = Batch(world, 1)
         batch.reset()
-        assert world.deed(batch.state, 0) == ""
+        assert world.outcome(batch.state, 0) == ""
 
 
 @pytest.mark.parametrize("scenario", ["LBF4", "CN3", "SMAC1"])

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from macop_aht.demo import play
+from macop_aht.cli.demo import play
+from macop_aht.policies import resolve
+from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import (
     MARINE,
     SCENARIOS,
@@ -20,8 +22,6 @@ from macop_aht.scenarios import (
 )
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.lbf_scripts import MET
-from macop_aht.teammates import resolve
-from macop_aht.teammates.protocol import fresh_memory
 
 NAN, INF = float("nan"), float("inf")
 GHOST = {"health": 1, "damage": 1, "cooldown": 1, "reach": 1, "radius": 1}

@@ -17,7 +17,6 @@ import pytest
 import torch
 
 from macop_aht.config import changed
-from macop_aht.learner import checkpoints
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
 from macop_aht.learner.rollout import Rollout, Seating
@@ -28,7 +27,8 @@ from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, steady, terms
 from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
 from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
-from macop_aht.methods.runs import MethodRun, configure, train
+from macop_aht.methods.training import MethodRun, configure, train
+from macop_aht.runs import checkpoints
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
 
@@ -537,7 +537,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from tests.test_macop import CONFIG
-from macop_aht.methods.runs import MethodRun, train
+from macop_aht.methods.training import MethodRun, train
 train(MethodRun("LBF4", seed=1, config=CONFIG), Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu")
 """
 

@@ -10,8 +10,8 @@ from macop_aht.campaign.plan import Campaign
 from macop_aht.cli import main
 from macop_aht.cli.campaigns import REPRODUCTIONS as NAMES
 from macop_aht.config import to_toml
-from macop_aht.evaluation.plots import progress
 from macop_aht.evaluation.rows import Row, write_rows
+from macop_aht.plots import progress
 from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN, fig_radar, table_modern
 from macop_aht.reproduction.fig_crossplay import apart
 from macop_aht.reproduction.material import Material, paper

@@ -14,13 +14,13 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
-from macop_aht import places
+from macop_aht import paths
 from macop_aht.cli import main
 from macop_aht.config import ConfigError, from_toml, to_toml
-from macop_aht.learner import checkpoints
-from macop_aht.learner.runs import SelfPlayRun, read_run, self_play
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
+from macop_aht.runs import checkpoints
+from macop_aht.runs.selfplay import SelfPlayRun, read_run, self_play
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
 RUN = SelfPlayRun(
@@ -30,7 +30,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from tests.test_runs import RUN
-from macop_aht.learner.runs import self_play
+from macop_aht.runs.selfplay import self_play
 self_play(RUN, Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu", checkpoint_every=float(sys.argv[3]))
 """
 
@@ -194,15 +194,15 @@ def test_the_commit_is_that_of_the_code(tmp_path, monkeypatch):
         command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e", *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    monkeypatch.setattr(places, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "package")
     (tmp_path / "package").mkdir()
-    assert places.commit.__wrapped__() == f"v{version('macop-aht')}"
+    assert paths.commit.__wrapped__() == f"v{version('macop-aht')}"
     git("init")
     (tmp_path / "package" / "code.py").write_text("1")
     git("add", ".")
     git("commit", "-m", "first")
     known = git("rev-parse", "--short=12", "HEAD")
     (tmp_path / "notes.txt").write_text("no code")
-    assert places.commit.__wrapped__() == known
+    assert paths.commit.__wrapped__() == known
     (tmp_path / "package" / "more.py").write_text("2")
-    assert places.commit.__wrapped__() == f"{known}+"
+    assert paths.commit.__wrapped__() == f"{known}+"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import macop_aht  # noqa: F401 - registers the environments
-from macop_aht.demo import play
+from macop_aht.cli.demo import play
+from macop_aht.policies import Delayed, Idle, Noisy, Policy, Random, Sticky, Switching, resolve
+from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import MARINE, SCENARIOS, build
-from macop_aht.teammates import Delayed, Idle, Noisy, Policy, Random, Sticky, Switching, resolve
-from macop_aht.teammates.protocol import fresh_memory
 
 EPISODES = 400
 TITAN = replace(MARINE, health=10_000, damage=30)

@@ -7,9 +7,9 @@ import torch
 from macop_aht.cli import main
 from macop_aht.evaluation import trajectories
 from macop_aht.evaluation.trajectories import Autoencoder, EncoderConfig, Trajectories, record, told_apart, train
+from macop_aht.policies import resolve
 from macop_aht.reproduction import fig_space
 from macop_aht.scenarios import build
-from macop_aht.teammates import resolve
 
 SMALL = EncoderConfig(epochs=40, batch=16, learning_rate=3e-3, width=16, layers=1, attention=2)
 

@@ -32,11 +32,11 @@ for scenario in BUILTIN:
 ACT_ALONE = """
 import importlib.util
 import numpy as np
-from macop_aht import places
+from macop_aht import paths
 from macop_aht.deploy.runtime import EgoAgent
 
 assert not any(importlib.util.find_spec(name) for name in ("torch", "onnx", "numba", "gymnasium"))
-for manifest in sorted(places.find("agents").glob("*/*/manifest.json")):
+for manifest in sorted(paths.find("agents").glob("*/*/manifest.json")):
     agent = EgoAgent.load(manifest.parent)
     agent.episode_begin()
     golden = agent.manifest["golden"]["inputs"]["obs"]

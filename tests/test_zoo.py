@@ -14,16 +14,16 @@ import pytest
 import torch
 
 import macop_aht
-from macop_aht import places, zoo
+from macop_aht import paths, zoo
 from macop_aht.cli import main
 from macop_aht.evaluation import curation
 from macop_aht.evaluation.matches import play
-from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
-from macop_aht.learner.runs import SelfPlayRun, self_play
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.onnx_format import FormatError, Graph, Node, _bytes, _number, _varint, read, write
+from macop_aht.runs import checkpoints
+from macop_aht.runs.selfplay import SelfPlayRun, self_play
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
@@ -293,12 +293,12 @@ def test_a_damaged_index_says_what_is_wrong(small_zoo):
 
 def test_places(tmp_path, monkeypatch):
     monkeypatch.delenv("MACOP_ZOO", raising=False)
-    assert places.find("zoo") == places.PACKAGE.parent / "zoo"  # the checkout's
-    monkeypatch.setattr(places, "PACKAGE", tmp_path / "macop_aht")
+    assert paths.find("zoo") == paths.PACKAGE.parent / "zoo"  # the checkout's
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "macop_aht")
     with pytest.raises(FileNotFoundError, match=r"macop_aht.data.zoo.*Set MACOP_ZOO"):
-        places.find("zoo")
+        paths.find("zoo")
     (tmp_path / "macop_aht" / "data" / "zoo").mkdir(parents=True)
-    assert places.find("zoo") == tmp_path / "macop_aht" / "data" / "zoo"
+    assert paths.find("zoo") == tmp_path / "macop_aht" / "data" / "zoo"
     assert macop_aht.__version__
 
 

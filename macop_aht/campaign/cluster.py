@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from macop_aht.campaign.processes import environment, start
-from macop_aht.places import IMPORTS
+from macop_aht.paths import IMPORTS
 
 RETRIES = 10  # times that a task is begun again, each after the loss of a node
 WAIT = 1.0  # seconds between two looks at whether another process has ended that was at the same task

@@ -20,7 +20,7 @@ from macop_aht.campaign.plan import GROUPS_OF, Campaign, on_sequence
 from macop_aht.config import changed
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.runs import METHODS, preset
+from macop_aht.methods.training import METHODS, preset
 
 MILLION = 1_000_000
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from macop_aht.config import ConfigError, at_least, changed, from_mapping, read_toml
 from macop_aht.methods import presets
-from macop_aht.methods.runs import METHODS, MethodRun, find, preset
-from macop_aht.scenarios.spec import hint
+from macop_aht.methods.training import METHODS, MethodRun, find, preset
+from macop_aht.util import hint
 
 # Whose groups a method learns with that makes none itself, as in the paper: those of the same scenario and seed.
 GROUPS_OF = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import macop_aht
-from macop_aht import places
+from macop_aht import paths
 
 
 class Processes:
@@ -78,8 +78,8 @@ def start(
 def environment(threads: int) -> dict[str, str]:
     """In which the package is the one that runs here."""
     code = [str(Path(macop_aht.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    code += [os.getcwd()] if places.imported else []  # where these were found
-    own = {places.IMPORTS: ",".join(places.imported)} if places.imported else {}
+    code += [os.getcwd()] if paths.imported else []  # where these were found
+    own = {paths.IMPORTS: ",".join(paths.imported)} if paths.imported else {}
     return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(code), "OMP_NUM_THREADS": str(threads)}
 
 

@@ -9,8 +9,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht import __version__, places
+from macop_aht import paths
 from macop_aht.cli import browsing, campaigns, judging, sharing, training
+from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
     browsing.add_scenarios, browsing.add_teammates, browsing.add_demo,
@@ -57,13 +58,13 @@ def _imported(words: list[str]) -> list[str]:
         _, given, name = words[0].partition("=")
         names.append(name if given else words[1])
         words = words[1 if given else 2 :]
-    places.import_first(names)
+    paths.import_first(names)
     return words
 
 
 def _origin(error: Exception) -> str:
     """Where in code of the user's an error comes from; "" where it is not from there."""
-    installed = [places.PACKAGE, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
+    installed = [paths.PACKAGE, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -21,23 +21,23 @@ def _scenarios(arguments: argparse.Namespace) -> None:
 
 
 def _teammates(arguments: argparse.Namespace) -> None:
+    from macop_aht.policies import PERTURBATIONS
     from macop_aht.scenarios import build
-    from macop_aht.teammates import HABITS
 
     scripts = build(arguments.scenario).scripts
     width = max(map(len, scripts)) + len("scripted:") + 2
     print(f"{'random':{width}}takes any available action with equal chance")
     for name, script in scripts.items():
         print(f"{'scripted:' + name:{width}}{script.about}")
-    print("\nhabits, for any of them, behind a +:")
-    for about in HABITS.values():
+    print("\nperturbations, for any of them, behind a +:")
+    for about in PERTURBATIONS.values():
         print(f"  +{about}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
     from tempfile import TemporaryDirectory
 
-    from macop_aht import demo
+    from macop_aht.cli import demo
 
     demo.main(arguments.gif, arguments.episodes)
     if arguments.train:

@@ -43,8 +43,8 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 def _crossplay(arguments: argparse.Namespace) -> None:
     from macop_aht.evaluation import crossplay
+    from macop_aht.policies import resolve
     from macop_aht.scenarios import build
-    from macop_aht.teammates import resolve
 
     world = build(arguments.scenario)
     policies = [policy for spec in arguments.policies for policy in resolve(spec, world, arguments.scenario)]

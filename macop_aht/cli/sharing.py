@@ -10,8 +10,8 @@ from macop_aht.cli.options import Commands, add_settings, apply_settings, positi
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    from macop_aht.deploy.export import export
-    from macop_aht.deploy.recogniser import RecogniserConfig
+    from macop_aht.export.bundle import export
+    from macop_aht.export.recogniser import RecogniserConfig
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.threads import use_threads
 
@@ -29,12 +29,12 @@ def _zoo_list(arguments: argparse.Namespace) -> None:
 
 
 def _zoo_add(arguments: argparse.Namespace) -> None:
-    from macop_aht import places
+    from macop_aht import paths
     from macop_aht.evaluation.curation import add
 
     if arguments.zoo:
         Path(arguments.zoo).mkdir(parents=True, exist_ok=True)
-    target = places.find("zoo", arguments.zoo)
+    target = paths.find("zoo", arguments.zoo)
     limits = (arguments.most, arguments.least)
     cards = add(Path(arguments.run_folder), target, arguments.split, *limits, instead=arguments.replace)
     if not cards:
@@ -44,11 +44,11 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
 
 
 def _zoo_verify(arguments: argparse.Namespace) -> None:
-    from macop_aht import places
+    from macop_aht import paths
     from macop_aht.evaluation.curation import verify
     from macop_aht.scenarios import SCENARIOS
 
-    target, wrong = places.find("zoo", arguments.zoo), 0
+    target, wrong = paths.find("zoo", arguments.zoo), 0
     asked = arguments.scenarios or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
     strangers = [name for name in asked if name not in SCENARIOS]
     if strangers:
@@ -71,7 +71,7 @@ def add_export(commands: Commands, words: Sequence[str]) -> None:
     parser.add_argument("run_folder", metavar="RUN", help=about)
     parser.add_argument("--out", required=True, metavar="FOLDER")
     if words[:1] == ["export"]:
-        from macop_aht.deploy.recogniser import RecogniserConfig
+        from macop_aht.export.recogniser import RecogniserConfig
 
         add_settings(parser, RecogniserConfig)
     parser.set_defaults(run=_export)

@@ -12,9 +12,9 @@ from macop_aht.cli.options import Commands, add_run_options, add_settings, apply
 
 def _selfplay(arguments: argparse.Namespace) -> None:
     from macop_aht.learner.device import default_threads
-    from macop_aht.learner.runs import SelfPlayRun, self_play
     from macop_aht.learner.selfplay import SelfPlayConfig
     from macop_aht.methods import presets
+    from macop_aht.runs.selfplay import SelfPlayRun, self_play
 
     training = apply_settings(SelfPlayConfig(training=presets.training(arguments.scenario)), arguments)
     run = SelfPlayRun(arguments.scenario, arguments.seed, arguments.threads or default_threads(), training)
@@ -27,9 +27,9 @@ def _selfplay(arguments: argparse.Namespace) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    from macop_aht.evaluation import summary
     from macop_aht.learner.device import default_threads
-    from macop_aht.methods.runs import MethodRun, check_groups, find, preset, train
+    from macop_aht.methods import summary
+    from macop_aht.methods.training import MethodRun, check_groups, find, preset, train
 
     method = find(arguments.method)
     config = apply_settings(preset(arguments.method, arguments.preset, arguments.scenario), arguments)
@@ -92,7 +92,7 @@ def add_sequence(commands: Commands, words: Sequence[str]) -> None:
 
 def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """The method, and the settings of the one that these words choose."""
-    from macop_aht.methods.runs import METHODS, find
+    from macop_aht.methods.training import METHODS, find
 
     about = "; ".join(f"{name}: {method.about}" for name, method in METHODS.items())
     parser.add_argument("--method", default="macop", help=f"{about}. Its settings are below (default: %(default)s)")

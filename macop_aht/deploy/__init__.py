@@ -1,1 +1,1 @@
-"""The trained agent elsewhere: exported to ONNX with its head selectors, run with numpy and onnxruntime alone."""
+"""The trained agent at run time: a bundle and its head selectors, with numpy and onnxruntime alone."""

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht import places
+from macop_aht import paths
 
 ZERO_SHOT = "zero-shot"
 META_EPISODES = 4  # per head: the budget of a selector
@@ -325,7 +325,7 @@ def bundle_folder(name: str | Path) -> Path:
     if path.exists() or path.is_absolute():
         return path
     try:
-        packaged = places.find("agents") / path
+        packaged = paths.find("agents") / path
     except FileNotFoundError:
         return path
     return packaged if packaged.exists() else path

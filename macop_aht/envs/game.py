@@ -10,11 +10,12 @@ import numpy as np
 from gymnasium import spaces
 from numba import njit
 
+from macop_aht.policies import resolve
+from macop_aht.policies.population import Population
 from macop_aht.scenarios import Family, Scenario, build_with
 from macop_aht.scenarios.batch import Batch
-from macop_aht.scenarios.spec import World, hint
-from macop_aht.teammates import resolve
-from macop_aht.teammates.population import Population
+from macop_aht.scenarios.spec import World
+from macop_aht.util import hint
 
 ARGUMENTS = ("teammate", "episodes_per_teammate", "render_mode")
 OPTIONS = ("teammate",)

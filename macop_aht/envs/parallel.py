@@ -11,7 +11,7 @@ from macop_aht.envs.game import checked_action, checked_seed, warn_of_unknown
 from macop_aht.scenarios import Family, Scenario, build_with
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.drawing import Screen
-from macop_aht.scenarios.spec import hint
+from macop_aht.util import hint
 
 try:
     from pettingzoo import ParallelEnv

@@ -30,7 +30,7 @@ class MacopEnv(gymnasium.Env):
     - `teammate`: who plays the other agents; "scripted" (the default: all scripts of the scenario), "scripted:NAME",
       "random", the path of an `.onnx` file, a policy, a callable `(obs (R,D), mask (R,A)) -> action (R,)`, or a list of
       these. Several make a population: one is drawn at reset. Habits follow a `+`, as in "scripted:nearest+noisy=0.1".
-      `macop teammates LBF4` lists the scripts; `macop_aht.teammates` explains the rest.
+      `macop teammates LBF4` lists the scripts; `macop_aht.policies` explains the rest.
     - `episodes_per_teammate`: for how many episodes a teammate stays before the next is drawn.
     - `render_mode`: "rgb_array", "human" or "ansi".
     - any parameter of the family, to change the world: `gym.make("MacopLBF4-v0", limit=50)`.

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht import places
+from macop_aht import paths
 from macop_aht.deploy.runtime import bundle_folder, bundle_manifest
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent
 from macop_aht.evaluation.matches import Ego, Seats
+from macop_aht.policies import resolve
+from macop_aht.policies.adapters import as_policy
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates import resolve
-from macop_aht.teammates.adapters import as_policy
 
 ALGORITHMS = ("PPO", "A2C", "DQN")
 ALLOWED = (
@@ -123,7 +123,7 @@ def _stable_baselines(path: Path) -> Any:
 def _made(module: str, factory: str, world: World) -> object:
     """What `factory(world)` in that module gives."""
     try:
-        make = getattr(places.module(module), factory)
+        make = getattr(paths.module(module), factory)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"there is no agent {module}:{factory} ({error}); allowed are {ALLOWED}") from error
     return make(world)

@@ -13,9 +13,9 @@ import numpy as np
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.evaluation.matches import Seats, play
 from macop_aht.evaluation.rows import Played
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.protocol import Policy
 
 SELECTION = 1 << 19  # the number of the first episode of choosing: no test has so many
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from macop_aht.evaluation.matches import play
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.protocol import Policy
 
 
 def matrix(world: World, policies: Sequence[Policy], episodes: int, seed: int = 0) -> np.ndarray:
@@ -31,6 +31,6 @@ def write(returns: np.ndarray, names: Sequence[str], title: str, out: Path) -> N
         csv.writer(file).writerows(
             [["ego", *names], *([name, *row] for name, row in zip(names, returns.tolist(), strict=True))]
         )
-    from macop_aht.evaluation import plots
+    from macop_aht import plots
 
     plots.heat_map(returns, names, names, title, Path(f"{out}.png"))

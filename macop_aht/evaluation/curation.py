@@ -18,9 +18,9 @@ import numpy as np
 from macop_aht import zoo
 from macop_aht.evaluation.matches import play
 from macop_aht.onnx_format import write
+from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.onnx import OnnxPolicy
 from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import INDEX, Card, Split, generator_of, read_index, write_index
 
@@ -69,7 +69,7 @@ def read_run(folder: Path) -> Run:
 
 def _generated(folder: Path) -> Iterator[Found]:
     """Every group that the ego has met, once."""
-    from macop_aht.learner.checkpoints import read
+    from macop_aht.runs.checkpoints import read
 
     met = set()
     for path in sorted((folder / "phases").glob("population-*.npz")):
@@ -82,7 +82,7 @@ def _generated(folder: Path) -> Iterator[Found]:
 
 def _teams(folder: Path) -> Iterator[Found]:
     """The teams of a self-play run, as it ended."""
-    from macop_aht.learner.checkpoints import load
+    from macop_aht.runs.checkpoints import load
 
     found = load(folder / "checkpoints")
     if found is None:

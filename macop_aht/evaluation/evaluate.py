@@ -12,10 +12,10 @@ from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.matches import BATCH, Ego, play
 from macop_aht.evaluation.rows import Played, Row, episode_rows
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, signed_rank, worst_decile
-from macop_aht.places import commit
+from macop_aht.paths import commit
+from macop_aht.policies import resolve
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios import build
-from macop_aht.teammates import resolve
-from macop_aht.teammates.protocol import Policy
 from macop_aht.zoo.cards import method_of
 
 KNOWN = ("scripted:", "zoo:", "random")  # names that stand for one policy only

@@ -9,10 +9,10 @@ from zlib import crc32
 import numpy as np
 
 from macop_aht.evaluation.rows import Played
+from macop_aht.policies.protocol import Policy, fresh_memory
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.protocol import Policy, fresh_memory
 
 EGO = 4  # the purpose of the ego's draws, beside those in `streams`
 BATCH = 4_096  # environments at a time
@@ -109,7 +109,7 @@ def note_ends(world: World, batch: Batch, over: np.ndarray, outcomes: np.ndarray
     if over.any():
         victory = world.info(batch.state).get("battle_won")
         for b in np.flatnonzero(over).tolist():
-            outcomes[b] = world.deed(batch.state, b)
+            outcomes[b] = world.outcome(batch.state, b)
             won[b] = None if victory is None else bool(victory[b])
 
 

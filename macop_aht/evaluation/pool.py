@@ -22,8 +22,8 @@ from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.methods.macop import TRIALS
 from macop_aht.methods.origins import ego_of, fingerprint, groups_of, joined, lender_of, method_of, require_end
-from macop_aht.methods.runs import METHODS, MethodRun, preset_of, read_run, setup_of
-from macop_aht.places import commit
+from macop_aht.methods.training import METHODS, MethodRun, preset_of, read_run, setup_of
+from macop_aht.paths import commit
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.evaluation import plots
+from macop_aht import plots
 from macop_aht.evaluation.evaluate import TIERS, lines
 from macop_aht.evaluation.rows import Row
 from macop_aht.scenarios.drawing import COLOURS

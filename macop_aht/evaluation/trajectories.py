@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.evaluation.matches import among_themselves
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.protocol import Policy
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from macop_aht.learner.networks import Ego, Stack, encode
 from macop_aht.learner.replay import Replay
+from macop_aht.policies.scripted import random_actions
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.scripted import random_actions
 
 
 @dataclass(frozen=True)

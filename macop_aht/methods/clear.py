@@ -11,10 +11,10 @@ from macop_aht.config import ConfigError, at_least, setting
 from macop_aht.learner.update import Term
 from macop_aht.methods import continual, terms
 from macop_aht.methods.continual import Lesson
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, ego_mixer
 from macop_aht.methods.rehearsal import Kept, replay_of, share_out
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

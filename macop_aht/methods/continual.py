@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.training import Training
 from macop_aht.methods import phases
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import Groups, borrow, lessons
 from macop_aht.methods.phases import EgoConfig, Learned, Losses, Outcome, Setup, cross_returns, fresh_ego, whole
+from macop_aht.runs.journal import Journal
 
 
 class Sequential(Protocol):

@@ -25,9 +25,9 @@ from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.update import Learner, Term, q_values
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, numbered, tensors
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from macop_aht.config import at_least, setting
 from macop_aht.learner.selfplay import self_play_source
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import (
     EgoConfig,
@@ -29,6 +28,7 @@ from macop_aht.methods.phases import (
     train_teams,
     whole,
 )
+from macop_aht.runs.journal import Journal
 
 
 class TwoStages(Protocol):

@@ -19,9 +19,9 @@ from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term
 from macop_aht.methods import terms
 from macop_aht.methods.fcp import stages_beside, two_stages
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, shares, train_teams
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term
 from macop_aht.methods import steady, terms
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.phases import (
     Learned,
     Outcome,
@@ -37,6 +36,7 @@ from macop_aht.methods.phases import (
     train_teams,
     with_snapshot,
 )
+from macop_aht.runs.journal import Journal
 
 TRIALS = 4  # episodes per head in the testing phase
 

@@ -13,10 +13,10 @@ import numpy as np
 from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Ego
 from macop_aht.methods import macop
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import TRIALS, MacopConfig
 from macop_aht.methods.origins import Groups, borrow, lessons
 from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns, fresh_ego
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from macop_aht.config import read_toml
-from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Ego, Shape, Stack, set_weights, weights
 from macop_aht.methods.phases import Learned, Settings, Setup, self_play_returns
+from macop_aht.runs import checkpoints
 
 
 class Borrower(Protocol):

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Ego, encode, member_weights
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import Groups, borrow
 from macop_aht.methods.phases import EgoConfig, Learned, Outcome, Setup, cross_returns, fresh_ego
 from macop_aht.onnx_format import write
+from macop_aht.policies.onnx import OnnxPolicy
+from macop_aht.policies.protocol import Policy
+from macop_aht.runs.journal import Journal
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.onnx import OnnxPolicy
-from macop_aht.teammates.protocol import Policy
 from macop_aht.zoo import graphs
 
 CLOSED = -100.0  # of an update gate: nothing of the memory passes

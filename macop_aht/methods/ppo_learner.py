@@ -19,10 +19,10 @@ from macop_aht.learner.networks import HIDDEN, Ego
 from macop_aht.learner.training import Progress
 from macop_aht.methods import ppo
 from macop_aht.methods.phases import Setup
+from macop_aht.policies.population import Population
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.population import Population
-from macop_aht.teammates.protocol import Policy
 
 if TYPE_CHECKING:
     from macop_aht.methods.ppo import PpoConfig

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from macop_aht.config import at_least, setting
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import Groups, borrow, ego_of
 from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

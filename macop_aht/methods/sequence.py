@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from macop_aht.config import ConfigError, to_toml
-from macop_aht.learner import checkpoints
 from macop_aht.learner.networks import Stack
 from macop_aht.methods.origins import Groups, fingerprint, groups_of, require_end
-from macop_aht.methods.runs import read_run, setup_of
+from macop_aht.methods.training import read_run, setup_of
+from macop_aht.runs import checkpoints
 
 METHOD = "sequence"  # what stands for a method in its run.toml
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from macop_aht.config import at_least, setting
 from macop_aht.methods import continual, terms
 from macop_aht.methods.continual import Lesson
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, snapshots_of, with_snapshot
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from macop_aht.config import at_least, setting
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.methods import terms
 from macop_aht.methods.fcp import stages_beside, two_stages
-from macop_aht.methods.journal import Journal
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, train_teams
+from macop_aht.runs.journal import Journal
 
 
 @dataclass(frozen=True)

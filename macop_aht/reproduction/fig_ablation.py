@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from macop_aht.evaluation import plots
+from macop_aht import plots
 from macop_aht.evaluation.rows import Row
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell, by_seed, cells, pairings

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.evaluation import plots
+from macop_aht import plots
 from macop_aht.learner.networks import Stack
 from macop_aht.methods.phases import cross_returns
-from macop_aht.methods.runs import groups_of, read_run, setup_of
+from macop_aht.methods.training import groups_of, read_run, setup_of
 from macop_aht.reproduction.material import Material, markdown, without, write_csv, write_text
 
 METHODS = ("macop", "macop+", "trajedi", "lipo", "fcp")

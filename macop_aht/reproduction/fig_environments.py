@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from macop_aht import plots
 from macop_aht.envs.registration import BUILTIN
-from macop_aht.evaluation import plots
 from macop_aht.reproduction.material import markdown, write_csv, write_text
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.batch import Batch

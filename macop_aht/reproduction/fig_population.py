@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from macop_aht import plots
 from macop_aht.config import changed
-from macop_aht.evaluation import plots
 from macop_aht.evaluation.rows import Row
-from macop_aht.methods.runs import preset
+from macop_aht.methods.training import preset
 from macop_aht.reproduction.fig_sensitivity import Point
 from macop_aht.reproduction.material import Material, markdown, without, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell, by_seed, cells, pairings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from macop_aht.evaluation import plots
-from macop_aht.methods.runs import read_run
+from macop_aht import plots
+from macop_aht.methods.training import read_run
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
 
 METHODS = ("macop", "macop+")

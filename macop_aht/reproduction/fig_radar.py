@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.evaluation import plots
+from macop_aht import plots
 from macop_aht.methods.sequence import draw as draw_evenly
 from macop_aht.reproduction.material import Material, markdown, write_csv, write_text
 from macop_aht.reproduction.table1 import Pairings, pairings

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from macop_aht import plots
 from macop_aht.config import changed, settings
-from macop_aht.evaluation import plots
-from macop_aht.methods.runs import preset
+from macop_aht.methods.training import preset
 from macop_aht.reproduction.fig_ablation import WHOLE, columns, missing
 from macop_aht.reproduction.material import Material, markdown, paper, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht import zoo
-from macop_aht.deploy.export import group_policies
-from macop_aht.evaluation import plots
+from macop_aht import plots, zoo
 from macop_aht.evaluation.trajectories import EncoderConfig, features, project, record, told_apart, train
+from macop_aht.export.bundle import group_policies
+from macop_aht.policies.protocol import Policy
 from macop_aht.reproduction.material import Material, write_csv, write_text
 from macop_aht.scenarios import build
 from macop_aht.scenarios.drawing import COLOURS
-from macop_aht.teammates.protocol import Policy
 
 SCENARIO, METHOD = "CN2", "macop"
 GROUPS, EPISODES = 10, 100  # at most; of each

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.evaluation import plots
+from macop_aht import plots
 from macop_aht.evaluation.rows import Row
 from macop_aht.evaluation.statistics import bootstrap, caveat, rank_sum, worst_decile
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from macop_aht import plots
 from macop_aht.campaign.plan import BASE, on_sequence
-from macop_aht.evaluation import plots
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
 from macop_aht.reproduction.material import Material, markdown, mean_and_std, paper, without, write_csv, write_text
 from macop_aht.scenarios.drawing import COLOURS

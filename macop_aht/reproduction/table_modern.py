@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.evaluation import plots
+from macop_aht import plots
 from macop_aht.evaluation.rows import Row
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, interquartile_mean, worst_decile
 from macop_aht.reproduction.material import Material, markdown, write_csv, write_text

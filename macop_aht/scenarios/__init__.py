@@ -9,7 +9,8 @@ from typing import Any
 from macop_aht.scenarios.combat import MARINE, ZEALOT, Combat, Unit, zealot_circle
 from macop_aht.scenarios.lbf import LevelBasedForaging
 from macop_aht.scenarios.particle import CooperativeNavigation, PredatorPrey
-from macop_aht.scenarios.spec import Family, Kernels, Script, World, circle, hint
+from macop_aht.scenarios.spec import Family, Kernels, Script, World, circle
+from macop_aht.util import hint
 
 __all__ = [
     "MARINE",

@@ -199,7 +199,7 @@ class Combat:
             step_draws=0,
             scripts=combat_scripts.scripts(self),
             draw=self._draw,
-            deed=self._deed,
+            outcome=self._outcome,
             info=self._info,
         )
 
@@ -258,7 +258,7 @@ class Combat:
         won = (enemies == len(self.enemies)) & (allies < many)
         return {"battle_won": won, "dead_allies": allies, "dead_enemies": enemies}
 
-    def _deed(self, state: State, b: int) -> str:
+    def _outcome(self, state: State, b: int) -> str:
         """Which groups of enemies lost somebody."""
         dead = state.health[b, len(self.allies) :] <= 0
         groups = sorted({group for group, gone in zip(self.groups, dead, strict=True) if gone})

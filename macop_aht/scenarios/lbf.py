@@ -261,7 +261,7 @@ class LevelBasedForaging:
             step_draws=0,
             scripts=lbf_scripts.scripts(content, self.foods, self.meetings, self.n_agents),
             draw=self._draw,
-            deed=self._deed,
+            outcome=self._outcome,
         )
 
     def _allocate(self, size: int) -> State:
@@ -272,7 +272,7 @@ class LevelBasedForaging:
             met=np.zeros(size, dtype=np.int64),
         )
 
-    def _deed(self, state: State, b: int) -> str:
+    def _outcome(self, state: State, b: int) -> str:
         """Which food was collected; where there is only one, from which cells."""
         collected = [food for food, level in zip(self.foods, state.food[b], strict=True) if level == 0]
         if not collected:

@@ -21,7 +21,6 @@ from macop_aht.scenarios.spec import (
     Point,
     Script,
     World,
-    hint,
     make_whole,
     points,
     require,
@@ -29,6 +28,7 @@ from macop_aht.scenarios.spec import (
     require_positive,
     require_teammate,
 )
+from macop_aht.util import hint
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.drawing import Canvas
@@ -264,7 +264,7 @@ def _names(*things: str) -> tuple[str, ...]:
 def _world(
     params: Params, kernels: Kernels, n_agents: int, controllable: int, limit: int, observations: tuple[str, ...],
     step_draws: int, scripts: Mapping[str, Script], draw: Callable[[Canvas, State, int], None],
-    deed: Callable[[State, int], str],
+    outcome: Callable[[State, int], str],
 ) -> World:  # fmt: skip
     bodies, landmarks = len(params.radius), len(params.landmarks)
     high = np.full(len(observations), np.inf, dtype=np.float32)
@@ -283,7 +283,7 @@ def _world(
         step_draws=step_draws,
         scripts=scripts,
         draw=draw,
-        deed=deed,
+        outcome=outcome,
     )
 
 
@@ -346,9 +346,11 @@ class PredatorPrey:
         scripts = particle_scripts.prey_scripts(n, p, self.acceleration, self.max_speed)
         kernels = Kernels(reset, step_prey, observe_prey, mask, advance_prey)
         draws = p if self.prey_policy == "random" else 0
-        return _world(params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw, self._deed)
+        return _world(
+            params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw, self._outcome
+        )
 
-    def _deed(self, state: State, b: int) -> str:
+    def _outcome(self, state: State, b: int) -> str:
         """Which prey was caught."""
         agents, prey = state.pos[b, : self.n_agents], state.pos[b, self.n_agents :]
         farthest = np.linalg.norm(agents[:, None] - prey[None], axis=-1).max(axis=0)
@@ -416,9 +418,9 @@ class CooperativeNavigation:
         names = _names("self", "self_velocity", *landmarks, *others)
         scripts = particle_scripts.landmark_scripts(self.agents, self.landmarks, self.acceleration)
         kernels = Kernels(reset, step_landmarks, observe_landmarks, mask, advance_landmarks)
-        return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw, self._deed)
+        return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw, self._outcome)
 
-    def _deed(self, state: State, b: int) -> str:
+    def _outcome(self, state: State, b: int) -> str:
         """Who is at which landmark."""
         distance = np.linalg.norm(state.pos[b][:, None] - state.landmark[b][None], axis=-1)
         covered = (distance < self.near * 2 * self.radius).any(axis=0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import isfinite
 from numbers import Real
 from operator import index
@@ -75,9 +74,7 @@ class World:
     step_draws: int  # and per step
     scripts: Mapping[str, Script]
     draw: Callable[[Canvas, Any, int], None]  # paint environment b of a state
-    deed: Callable[
-        [Any, int], str
-    ]  # what was done by the end of the episode in environment b, in a word; "" for nothing
+    outcome: Callable[[Any, int], str]  # how the episode in environment b has ended; "" where nothing was done
     info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # what `info` says of a state, (B,) each
 
 
@@ -86,13 +83,6 @@ class Family(Protocol):
 
     def build(self) -> World: ...
     def __hash__(self) -> int: ...
-
-
-def hint(word: str, allowed: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
-    """`did you mean 'corner-nw'? Allowed: …`, or only what is allowed where no name is near."""
-    near = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
-    question = f"did you mean {near[0]!r}? " if near else ""
-    return f"{question}Allowed: {', '.join(map(str, allowed))}"
 
 
 def circle(count: int, radius: float = 1.0, centre: Point = (0.0, 0.0), turn: float = 0.0) -> tuple[Point, ...]:

@@ -15,11 +15,13 @@ import builtins
 import hashlib
 from pathlib import Path
 
-from macop_aht import places
+from macop_aht import paths
 from macop_aht.onnx_format import FormatError, Graph, read
+from macop_aht.policies.onnx import OnnxPolicy
+from macop_aht.policies.prefixes import register_prefix
 from macop_aht.scenarios import build, find
-from macop_aht.scenarios.spec import World, hint
-from macop_aht.teammates.onnx import OnnxPolicy
+from macop_aht.scenarios.spec import World
+from macop_aht.util import hint
 from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import SPLITS, Card, read_index
 
@@ -29,7 +31,7 @@ __all__ = ["Card", "card", "cards", "graph", "list", "load", "split"]
 def cards(scenario: str, folder: str | Path | None = None) -> dict[str, Card]:
     """Every card of a scenario, by name. `folder` is another zoo than the installed one."""
     find(scenario)
-    own = places.find("zoo", folder) / scenario
+    own = paths.find("zoo", folder) / scenario
     if not own.is_dir():
         raise FileNotFoundError(f"the zoo in {own.parent} has no groups for {scenario}; make some with `macop zoo add`")
     return read_index(own)
@@ -71,7 +73,9 @@ def graph(known: Card, folder: str | Path | None = None) -> Graph:
 
 
 def policies(spec: str, scenario: str, world: World) -> builtins.list[OnnxPolicy]:
-    """What a teammate spec stands for behind `zoo:`: a group, a split, or `all`."""
+    """Return what a teammate spec stands for behind `zoo:`: a group, a split, or `all`."""
+    if not scenario:
+        raise ValueError(f"'zoo:{spec}' needs a scenario with a name; make the environment by its id")
     if spec in SPLITS:
         return split(scenario, spec, world=world)
     if spec == "all":
@@ -79,15 +83,16 @@ def policies(spec: str, scenario: str, world: World) -> builtins.list[OnnxPolicy
     return [load(scenario, spec, world=world)]
 
 
+register_prefix("zoo", policies)
+
+
 def _policy(known: Card, world: World, folder: str | Path | None) -> OnnxPolicy:
     content, _ = _checked(known, world, folder)
-    return OnnxPolicy(
-        places.find("zoo", folder) / known.scenario / known.file, world, content, name=f"zoo:{known.name}"
-    )
+    return OnnxPolicy(paths.find("zoo", folder) / known.scenario / known.file, world, content, name=f"zoo:{known.name}")
 
 
 def _checked(known: Card, world: World, folder: str | Path | None) -> tuple[bytes, Graph]:
-    path = places.find("zoo", folder) / known.scenario / known.file
+    path = paths.find("zoo", folder) / known.scenario / known.file
     if not path.is_file():
         raise FileNotFoundError(f"{path}, the file of {known.name}, is missing; restore it from the zoo's source")
     try:

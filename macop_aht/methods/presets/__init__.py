@@ -10,7 +10,7 @@ from macop_aht.config import ConfigError, changed
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.scenarios import SCENARIOS, find
-from macop_aht.scenarios.spec import hint
+from macop_aht.util import hint
 
 FOLDER = Path(__file__).parent
 MACOP = ("paper", "fast", "demo")

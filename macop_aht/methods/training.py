@@ -13,7 +13,6 @@ from zlib import crc32
 
 from macop_aht.config import changed, from_mapping, read_toml
 from macop_aht.learner.device import choose_device
-from macop_aht.learner.runs import open_folder
 from macop_aht.learner.threads import use_threads
 from macop_aht.methods import (
     clear,
@@ -32,13 +31,14 @@ from macop_aht.methods import (
     single_head,
     trajedi,
 )
-from macop_aht.methods.journal import Journal, Status
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import ego_of, groups_of
 from macop_aht.methods.phases import Outcome, Setup
-from macop_aht.places import commit
+from macop_aht.paths import commit
+from macop_aht.runs.journal import Journal, Status
+from macop_aht.runs.selfplay import open_folder
 from macop_aht.scenarios import build
-from macop_aht.scenarios.spec import hint
+from macop_aht.util import hint
 
 __all__ = [
     "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "ego_of", "find", "groups_of", "preset",

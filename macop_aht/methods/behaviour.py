@@ -1,4 +1,4 @@
-"""What teammate groups do when they play among themselves: how well, which deeds, along which ways."""
+"""What teammate groups do when they play among themselves: returns, outcomes and tracks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Behaviour:
     """One group over some greedy episodes of self-play."""
 
     returns: list[float] = field(default_factory=list)
-    deeds: Counter[str] = field(default_factory=Counter)  # of the episodes in which something was done
+    outcomes: Counter[str] = field(default_factory=Counter)  # of the episodes that have one
     tracks: list[list[np.ndarray]] = field(default_factory=list)  # per episode and agent, its places on the map (T,2)
 
     @property
-    def habit(self) -> str:
-        """The deed that is done most often, if it is in a quarter of the episodes at least; else ""."""
-        deed, count = self.deeds.most_common(1)[0] if self.deeds else ("", 0)
-        return deed if 4 * count >= len(self.returns) else ""
+    def outcome(self) -> str:
+        """The most frequent outcome, if a quarter of the episodes or more end in it; else ""."""
+        outcome, count = self.outcomes.most_common(1)[0] if self.outcomes else ("", 0)
+        return outcome if 4 * count >= len(self.returns) else ""
 
 
 class _AgentFinder:
@@ -64,9 +64,9 @@ def watch_self_play(
         for b in np.flatnonzero(over & running).tolist():
             behaviour = behaviours[b // episodes]
             behaviour.returns.append(float(rollout.batch.score[b]))
-            deed = world.deed(rollout.batch.state, b)
-            if deed:
-                behaviour.deeds[deed] += 1
+            outcome = world.outcome(rollout.batch.state, b)
+            if outcome:
+                behaviour.outcomes[outcome] += 1
             if b in ways:
                 behaviour.tracks.append(_by_agent(ways[b]))
         running &= ~over

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 
 from macop_aht import zoo
-from macop_aht.deploy.ego_graph import run_weights
 from macop_aht.deploy.runtime import BundleError, bundle_content, bundle_folder, read_manifest
+from macop_aht.export.ego_graph import run_weights
 from macop_aht.learner.networks import Ego, Shape, Stack, member_weights, set_member, set_weights
 from macop_aht.methods.origins import ego_of, groups_held, joined, maker_of
 from macop_aht.methods.phases import Setup
-from macop_aht.methods.runs import read_run, setup_of
+from macop_aht.methods.training import read_run, setup_of
 from macop_aht.onnx_format import read, write
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs

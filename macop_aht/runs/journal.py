@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from macop_aht.learner import checkpoints
-from macop_aht.learner.runs import LOG_EVERY, Metrics
 from macop_aht.learner.training import Progress
+from macop_aht.runs import checkpoints
+from macop_aht.runs.selfplay import LOG_EVERY, Metrics
 
 
 class Kept(Protocol):

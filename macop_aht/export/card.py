@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht import zoo
+from macop_aht import plots, zoo
 from macop_aht.deploy.runtime import META_EPISODES, ZERO_SHOT, EgoAgent
-from macop_aht.evaluation import plots
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, evaluate, table
 from macop_aht.evaluation.matches import sessions
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.protocol import Policy
 
 PLOT = "heads.png"
 SESSION = 4  # episodes of zero-shot with the same teammate

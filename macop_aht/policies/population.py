@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from macop_aht.policies.protocol import Policy, fresh_memory
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.binding import bind
-from macop_aht.scenarios.spec import hint
-from macop_aht.teammates.protocol import Policy, fresh_memory
+from macop_aht.util import hint
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -33,9 +33,9 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.common_head import CommonHeadConfig
-from macop_aht.deploy.company import Changes, attendance
 from macop_aht.deploy.selectors import belief_size
+from macop_aht.export.generalist import CommonHeadConfig
+from macop_aht.export.synthetic import Changes, attendance
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating

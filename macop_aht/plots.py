@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,8 +12,15 @@ from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.drawing import COLOURS, FAINT, TILES
 from macop_aht.scenarios.spec import World
 
-if TYPE_CHECKING:
-    from macop_aht.evaluation.behaviour import Behaviour  # which needs torch
+
+class Behaviour(Protocol):
+    """What `ways` draws of a group."""
+
+    returns: list[float]
+    tracks: list[list[np.ndarray]]
+
+    @property
+    def outcome(self) -> str: ...
 
 
 def pyplot() -> Any:
@@ -140,7 +147,7 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
                 colour = COLOURS["ego" if i < world.controllable else "mate"]
                 axis.plot(track[:, 0], track[:, 1], color=colour, alpha=0.45, linewidth=1.5, zorder=3)
                 axis.plot(*track[-1], "o", color=colour, markersize=4, zorder=4)
-        axis.set_title(f"{name}: {np.mean(behaviour.returns):.2f}\n{behaviour.habit}", fontsize=8)
+        axis.set_title(f"{name}: {np.mean(behaviour.returns):.2f}\n{behaviour.outcome}", fontsize=8)
     save(figure, path)
 
 

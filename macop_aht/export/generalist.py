@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.company import Changes, attendance
+from macop_aht.export.synthetic import Changes, attendance
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from macop_aht.policies.adapters import as_policy
+from macop_aht.policies.scripted import random_actions
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.adapters import as_policy
-from macop_aht.teammates.scripted import random_actions
 
 MOST_STEPS = 1_000
 Decision = tuple[np.ndarray, np.ndarray]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from macop_aht.policies import Policy, resolve
+from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates import Policy, resolve
-from macop_aht.teammates.protocol import fresh_memory
 
 PAIRS = {
     "LBF1": "path-south",
@@ -92,14 +92,14 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
 
 def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int = 0) -> None:
     """Train an ego by Macop+ in that folder, and a team by self-play beside it; print how both do with every group."""
-    from macop_aht.evaluation.behaviour import watch_self_play
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.networks import Stack
     from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
     from macop_aht.methods import presets
+    from macop_aht.methods.behaviour import watch_self_play
     from macop_aht.methods.macop import meta_test
     from macop_aht.methods.phases import cross_returns
-    from macop_aht.methods.runs import MethodRun, configure, train
+    from macop_aht.methods.training import MethodRun, configure, train
 
     config = configure("macop+", presets.macop(preset, scenario))
     finished = train(MethodRun(scenario, "macop+", seed, default_threads(), config), folder)
@@ -113,7 +113,7 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
     for k, (name, behaviour) in enumerate(zip(finished.outcome.names, behaviours, strict=True)):
         head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
         figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
-        print(f"{name:8}{behaviour.habit:16}{figures}")
+        print(f"{name:8}{behaviour.outcome:16}{figures}")
     print(
         f"\nmean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} test episodes with each group"
     )

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macop_aht import __version__
-from macop_aht.deploy import card
-from macop_aht.deploy.ego_graph import ego_graph
+from macop_aht import plots
 from macop_aht.deploy.runtime import ZERO_SHOT
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
-from macop_aht.evaluation import plots
+from macop_aht.export import card
+from macop_aht.export.ego_graph import ego_graph
 from macop_aht.onnx_format import OPSET, Graph, write
+from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
-from macop_aht.teammates.onnx import OnnxPolicy
+from macop_aht.version import __version__
 from macop_aht.zoo import graphs
 
 if TYPE_CHECKING:
-    from macop_aht.deploy.recogniser import Recogniser, RecogniserConfig
+    from macop_aht.export.recogniser import Recogniser, RecogniserConfig
     from macop_aht.learner.networks import Ego, Stack
     from macop_aht.methods.phases import Setup
 
@@ -186,9 +186,10 @@ def export(
     """The bundle of a finished run's ego, or of one in a bundle; refuses where onnxruntime does not give what torch gives."""
     import torch
 
-    from macop_aht.deploy import common_head, recogniser
-    from macop_aht.deploy.company import company as everybody
-    from macop_aht.deploy.subject import read_subject
+    from macop_aht.export import generalist as common_head
+    from macop_aht.export import recogniser
+    from macop_aht.export.subject import read_subject
+    from macop_aht.export.synthetic import company as everybody
     from macop_aht.learner.networks import Stack, weights
     from macop_aht.methods.phases import cross_returns
 
@@ -229,7 +230,7 @@ def _common_head(
     setup: Setup[Any], ego: Ego, company: Stack, config: RecogniserConfig, say: Callable[[str], None]
 ) -> Ego | None:
     """A head for anyone; none for an ego of one head, which has nothing to choose from."""
-    from macop_aht.deploy import common_head
+    from macop_aht.export import generalist as common_head
     from macop_aht.methods.phases import cross_returns
 
     if ego.n_heads == 1 or not config.common.rounds:
@@ -242,7 +243,7 @@ def _common_head(
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:
     """The groups of a run as teammates."""
     from macop_aht.methods.origins import groups_held
-    from macop_aht.methods.runs import read_run, setup_of
+    from macop_aht.methods.training import read_run, setup_of
 
     setup = setup_of(read_run(run_folder), "cpu")
     return [policy(f"group {name}", group, setup.world) for name, group in groups_held(run_folder, setup).items()]

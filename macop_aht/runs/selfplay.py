@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from macop_aht.config import differences, from_toml, parse, read_toml, to_toml
-from macop_aht.learner import checkpoints
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import Progress, Training
+from macop_aht.runs import checkpoints
 from macop_aht.scenarios import build
 
 LOG_EVERY = 4_000  # steps of all teams together between two lines of metrics

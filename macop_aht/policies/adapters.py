@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.teammates.protocol import Policy, checked_actions
+from macop_aht.policies.protocol import Policy, checked_actions
 
 
 class FromCallable:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.evaluation import plots
-from macop_aht.evaluation.behaviour import Behaviour, watch_self_play
+from macop_aht import plots
+from macop_aht.methods.behaviour import Behaviour, watch_self_play
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import Outcome, cross_returns
-from macop_aht.methods.runs import Finished, preset_of
+from macop_aht.methods.training import Finished, preset_of
 
 EPISODES = 100  # of self-play, behind every deed
 
@@ -62,7 +62,7 @@ def figures(
         "joined": finished.outcome.joined,
         "ego": ego_returns(finished.outcome, matrix, chosen).tolist(),
         "best_head": matrix[chosen, np.arange(len(chosen))].tolist(),
-        "deeds": [behaviour.habit for behaviour in behaviours],
+        "deeds": [behaviour.outcome for behaviour in behaviours],
         "minutes": round(finished.minutes, 1),
     }
 
@@ -71,7 +71,7 @@ def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, c
     """The run in words, and every group in a line."""
     run, outcome = finished.run, finished.outcome
     returns, heads = ego_returns(outcome, matrix, chosen), len(matrix)
-    deeds = sorted({behaviour.habit for behaviour in behaviours if behaviour.habit})
+    deeds = sorted({behaviour.outcome for behaviour in behaviours if behaviour.outcome})
     lines = [
         f"# {run.method} on {run.scenario}, seed {run.seed}",
         "",
@@ -86,7 +86,7 @@ def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, c
         head = chosen[k] if outcome.head == "best" else "any"
         met = "yes" if name in outcome.joined else "no"
         figures = f"{np.mean(behaviour.returns):.2f} | {head} | {returns[k]:.2f}"
-        lines.append(f"| {name} | {met} | {figures} | {behaviour.habit or '-'} |")
+        lines.append(f"| {name} | {met} | {figures} | {behaviour.outcome or '-'} |")
     return "\n".join(lines) + "\n"
 
 

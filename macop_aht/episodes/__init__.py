@@ -1,0 +1,1 @@
+"""Episodes: the one runner that everything which plays goes through."""

@@ -1,0 +1,1 @@
+"""Run folders: what is written while something is trained, and read when it is finished."""
