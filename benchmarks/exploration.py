@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from macop_aht.episodes.runner import Lockstep, run
 from macop_aht.learner.networks import Shape, Stack
-from macop_aht.learner.rollout import Exploration, Rollout, Seating
+from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
 from macop_aht.scenarios import SCENARIOS, build
 
 WAYS = {"independent": (0.0, 0.0), "persistent 0.9": (0.9, 0.0), "together 0.5": (0.0, 0.5), "both": (0.9, 0.5)}
@@ -24,18 +25,10 @@ HUNTS = {"0.9, 0.5": (0.9, 0.5), "0.9, 1": (0.9, 1.0), "0.7, 1": (0.7, 1.0), "0.
 def explore(scenario: str, persistence: float, together: float, episodes: int) -> tuple[float, Counter[str]]:
     """The mean return of teams that do nothing but explore, and how often they did what."""
     world = build(scenario)
-    rollout = Rollout(world, Seating.self_play(Stack(Shape.of(world), 1), episodes), 0, torch.device("cpu"))
-    exploration = Exploration(np.ones((1, 1)), persistence, together)
-    returns, running, deeds = np.zeros(episodes), np.ones(episodes, dtype=np.bool_), Counter[str]()
-    while running.any():
-        rollout.act(exploration)
-        over = rollout.step()
-        returns[over & running] = rollout.batch.score[over & running]
-        deeds.update(world.outcome(rollout.batch.state, b) for b in np.flatnonzero(over & running).tolist())
-        running &= ~over
-        if over.any():
-            rollout.begin(over)
-    return float(returns.mean()), deeds
+    seats = NetworkSeats(Seating.self_play(Stack(Shape.of(world), 1), episodes), torch.device("cpu"))
+    seats.exploration = Exploration(np.ones((1, 1)), persistence, together)
+    played = run(Lockstep(world, range(episodes)), [seats])
+    return float(played.returns.mean()), Counter(played.outcomes[:, 0].tolist())
 
 
 def main() -> int:

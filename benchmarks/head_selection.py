@@ -23,14 +23,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from macop_aht import paths, zoo
 from macop_aht.deploy.runtime import EgoAgent, read_manifest
-from macop_aht.evaluation.bundles import Bundle
-from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.episodes.matches import sessions
+from macop_aht.evaluation.bundles import AgentSeats, Bundle
 from macop_aht.export.bundle import group_policies
 from macop_aht.policies import Switching, resolve
 from macop_aht.policies.protocol import Policy
@@ -76,13 +77,13 @@ class Bench:
         return self.returns(EgoAgent.load(self.folder, selector, size, budget), mates, episodes, times)
 
     def returns(
-        self, player: Player, mates: Sequence[Policy], episodes: int, times: int = 1, first: int = 0
+        self, player: Any, mates: Sequence[Policy], episodes: int, times: int = 1, first: int = 0
     ) -> np.ndarray:
         """The same of any player; sessions are numbered from `first`."""
         shape = (len(mates), self.seeds, self.sessions * times)
         who, each = np.indices(shape)[0].ravel(), range(first, first + shape[1] * shape[2])
         seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in each]
-        return sessions(self.world, player, mates, who, episodes, seeds).reshape(*shape, episodes)
+        return sessions(self.world, AgentSeats(player), mates, who, episodes, seeds).reshape(*shape, episodes)
 
 
 def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: int) -> Bench:

@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import torch
 
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.evaluation.matches import Player, sessions
+from macop_aht.episodes.matches import sessions
+from macop_aht.evaluation.bundles import AgentSeats
 from macop_aht.export.bundle import group_policies
 from macop_aht.learner.networks import Stack, encode
 from macop_aht.methods.origins import groups_held
@@ -76,11 +78,15 @@ class Posterior:
         return self._agent.act(obs, mask)
 
 
-def mean_returns(world: World, player: Player, mates: list[Policy], each: int, episodes: int) -> np.ndarray:
+def mean_returns(world: World, player: Any, mates: list[Policy], each: int, episodes: int) -> np.ndarray:
     """(mates,episodes), over so many sessions with each."""
     who = np.repeat(np.arange(len(mates)), each)
     seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in range(each)]
-    return sessions(world, player, mates, who, episodes, seeds).reshape(len(mates), each, episodes).mean(axis=1)
+    return (
+        sessions(world, AgentSeats(player), mates, who, episodes, seeds)
+        .reshape(len(mates), each, episodes)
+        .mean(axis=1)
+    )
 
 
 def main() -> int:
@@ -114,7 +120,7 @@ def main() -> int:
         for mates in tiers.values():
             teams = len(mates) * arguments.sessions
             agent = EgoAgent.load(arguments.bundle, "zero-shot" if temperature is None else None, teams)
-            player: Player = agent if temperature is None else Posterior(agent, groups, temperature, teams)
+            player: Any = agent if temperature is None else Posterior(agent, groups, temperature, teams)
             found = mean_returns(world, player, mates, arguments.sessions, arguments.episodes).mean(axis=0)
             cells += [f"{found[0]:.3f}", f"{found[1:].mean():.3f}"]
         name = "zero-shot" if temperature is None else f"posterior, temperature {temperature}"

@@ -9,7 +9,6 @@ import numpy as np
 
 import macop_aht
 from macop_aht import zoo
-from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import build
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -24,12 +23,13 @@ env, rng = macop_aht.parallel_env(arguments.scenario), np.random.default_rng(0)
 mates = [f"agent_{k}" for k in range(1, build(arguments.scenario).n_agents)]
 for episode in range(arguments.episodes):
     obs, infos = env.reset(seed=episode)
-    memory, total = fresh_memory(np.arange(1, 1 + len(mates)), mate.memory_size), 0.0
+    memory, total = np.zeros((len(mates), mate.memory_size), dtype=np.float32), 0.0
+    number, theirs = np.arange(1, 1 + len(mates)), np.full(len(mates), -1)
     while env.agents:
         masks = {agent: info["action_mask"] for agent, info in infos.items()}
         theirs, memory = mate.act(
-            np.stack([obs[agent] for agent in mates]), np.stack([masks[agent] for agent in mates]), memory,
-            np.zeros((len(mates), mate.draws)),
+            np.stack([obs[agent] for agent in mates]), np.stack([masks[agent] for agent in mates]),
+            number, theirs, memory, np.zeros((len(mates), mate.draws)),
         )  # fmt: skip
         actions = {"agent_0": rng.choice(np.flatnonzero(masks["agent_0"]))}  # write something better here
         obs, rewards, _, _, infos = env.step(actions | dict(zip(mates, theirs.tolist(), strict=True)))

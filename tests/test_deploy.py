@@ -24,7 +24,10 @@ from macop_aht import paths, zoo
 from macop_aht.cli import main
 from macop_aht.deploy.runtime import BundleError, EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
-from macop_aht.evaluation.matches import play, sessions
+from macop_aht.episodes.heads import choose_head
+from macop_aht.episodes.matches import play, sessions
+from macop_aht.episodes.runner import Hook
+from macop_aht.evaluation.bundles import AgentSeats
 from macop_aht.export.bundle import (
     Recognition,
     check_parity,
@@ -41,7 +44,6 @@ from macop_aht.export.recogniser import Meetings, Recogniser, RecogniserConfig, 
 from macop_aht.export.synthetic import OFTEN, Changes, company
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, set_weights, weights
 from macop_aht.learner.rollout import Seating, greedy_returns
-from macop_aht.methods.macop import choose_head
 from macop_aht.onnx_format import FormatError, read, write
 from macop_aht.policies import OnnxPolicy, Switching, resolve
 from macop_aht.scenarios import SCENARIOS, build
@@ -299,15 +301,9 @@ def test_meta_test_is_the_papers():
     returns = [[0.0, 1.0], [1.0, 1.0, 0.0], [0.9, 0.0]]
     sequence, best, mean = run_selector("meta-test", 3, 8, returns, 12)
     assert sequence == [0, 1, 2, 0, 1, 2, 0, 1, 1, 1, 1, 1]
-    counts = [0, 0, 0]
-
-    def play(head):
-        counts[head] += 1
-        return returns[head][(counts[head] - 1) % len(returns[head])]
-
-    chosen, means = choose_head(play, 3, 8)
+    chosen = choose_head(np.array([0.0, 1.0, 0.9, 1.0, 1.0, 0.0, 0.0, 0.0]), 3)  # in the order in which they are played
     assert sequence[8] == chosen == best == 1
-    assert mean[0] == pytest.approx(means[0])
+    assert mean[0] == pytest.approx(1 / 3)
 
 
 def test_halving_drops_the_worse_half():
@@ -395,12 +391,22 @@ def told(tmp_path_factory):
     return world, [policy(teams, p, world) for p in range(2)], recogniser, folder
 
 
+class Believed(Hook):
+    """Notes at every step how likely the group that plays is to the agent."""
+
+    def __init__(self, agent, log, who):
+        self.agent, self.log, self.who = agent, log, who
+
+    def chosen(self, play, counted):
+        self.log.append(self.agent.belief[np.arange(len(self.who)), self.who])
+
+
 def test_zero_shot_knows_its_teams_and_notices_a_change(told):
     """It is sure before the first episode ends, plays the suitable head from the start of the next, and changes its mind."""
     world, mates, _, folder = told
-    teams, who = np.arange(16), np.arange(16) % 2
+    who = np.arange(16) % 2
     agent, believed = EgoAgent.load(folder, selector="zero-shot", teams=16), []
-    returns = sessions(world, agent, mates, who, 3, range(16), lambda: believed.append(agent.belief[teams, who]))
+    returns = sessions(world, AgentSeats(agent), mates, who, 3, range(16), [Believed(agent, believed, who)])
     # In the first episode one of them is known too late: a head that went one way does not come back.
     assert returns[:, 0].mean() >= 0.5
     assert (returns[:, 1:] == 1.0).all()
@@ -408,7 +414,7 @@ def test_zero_shot_knows_its_teams_and_notices_a_change(told):
     np.testing.assert_array_equal(agent.head, who)
     agent, believed = EgoAgent.load(folder, selector="zero-shot", teams=16), []
     turning = [Switching(mates[0], mates[1], 5), Switching(mates[1], mates[0], 5)]
-    sessions(world, agent, turning, who, 1, range(16), lambda: believed.append(agent.belief[teams, who]))
+    sessions(world, AgentSeats(agent), turning, who, 1, range(16), [Believed(agent, believed, who)])
     assert believed[4].min() > 0.8
     assert np.min(believed[5:], axis=0).max() < 0.2
 
@@ -584,7 +590,7 @@ def test_sessions_are_matches(bundle):
     seeds = [(crc32(f"5 {mate.name}".encode()) << 20) + k for mate in mates for k in range(8)]
     agent = EgoAgent.load(bundle, selector=None, teams=24)
     agent.head = 1
-    returns = sessions(world, agent, mates, np.repeat(np.arange(3), 8), 2, seeds)
+    returns = sessions(world, AgentSeats(agent), mates, np.repeat(np.arange(3), 8), 2, seeds)
     np.testing.assert_array_equal(returns[:, 0], expected.returns.ravel())
 
 

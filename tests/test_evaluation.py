@@ -12,9 +12,9 @@ import torch
 import macop_aht
 from macop_aht import zoo
 from macop_aht.cli import main
+from macop_aht.episodes.matches import play
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
-from macop_aht.evaluation.matches import play
 from macop_aht.evaluation.rows import Row, read_rows, write_rows
 from macop_aht.export.bundle import write_bundle
 from macop_aht.learner.networks import Ego, Shape, Stack, weights

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from macop_aht.cli.demo import play
+from macop_aht.episodes.matches import team_play
 from macop_aht.policies import resolve
-from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import (
     MARINE,
     SCENARIOS,
@@ -22,6 +21,7 @@ from macop_aht.scenarios import (
 )
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.lbf_scripts import MET
+from tests.helpers import Watch
 
 NAN, INF = float("nan"), float("inf")
 GHOST = {"health": 1, "damage": 1, "cooldown": 1, "reach": 1, "radius": 1}
@@ -112,13 +112,14 @@ def test_foragers_count_the_meetings_of_any_two():
     batch, script = Batch(world, 64), world.scripts["nearest"]
     batch.seed(range(64))
     batch.reset()
-    memory = [fresh_memory(np.full(64, i), script.memory) for i in range(3)]
+    memory, agents = np.zeros((3, 64, script.memory), dtype=np.float32), np.arange(3).repeat(64).reshape(3, 64)
     action, running, rng = np.zeros((64, 3), dtype=np.int64), np.ones(64, dtype=bool), np.random.default_rng(0)
     without_first = 0
     for _ in range(12):
         for i in range(3):
             draws = rng.random((64, script.draws))
-            script.act(script.params, script.code, 0, batch.obs[:, i], batch.mask[:, i], memory[i], draws, action[:, i])
+            told = batch.obs[:, i], batch.mask[:, i], agents[i], memory[i], draws
+            script.act(script.params, script.code, 0, *told, action[:, i])
             np.testing.assert_array_equal(memory[i][running, MET], batch.state.met[running])
         apart = np.abs(batch.state.pos[:, [0, 0, 1]] - batch.state.pos[:, [1, 2, 2]]).sum(-1)  # (B, pairs)
         without_first += ((apart[:, 2] == 1) & (apart[:, :2] != 1).all(1) & running).sum()
@@ -137,14 +138,10 @@ def test_a_move_order_leads_two_units_at_most():
 
 def paths(world, name, episodes=50):
     """The return and, at first and after every step, where the allies are and the enemies' health: (B,) (T,B,2,2) (T,B,M)."""
-    seen = []
-
-    def look(batch, score):
-        seen.append((batch.state.pos[:, :2].copy(), batch.state.health[:, 2:].copy()))
-
-    score = play(world, resolve(f"scripted:{name}", world) * 2, episodes, watch=look)
-    places, health = map(np.stack, zip(*seen, strict=True))
-    return score, places, health
+    watch = Watch(lambda state: np.concatenate([state.pos[:, :2].reshape(episodes, -1), state.health[:, 2:]], axis=1))
+    score = team_play(world, resolve(f"scripted:{name}", world) * 2, episodes, hooks=[watch])
+    seen = np.stack(watch.seen)
+    return score, seen[..., :4].reshape(*seen.shape[:2], 2, 2), seen[..., 4:]
 
 
 @pytest.mark.parametrize("g", range(6))

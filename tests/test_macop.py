@@ -19,13 +19,12 @@ import torch
 from macop_aht.config import changed
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
-from macop_aht.learner.rollout import Rollout, Seating
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import macop, presets, steady, terms
-from macop_aht.methods.macop import MacopConfig, choose_head, compatibility, expands, select
+from macop_aht.methods.macop import MacopConfig, compatibility, expands, select
 from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
 from macop_aht.methods.training import MethodRun, configure, train
 from macop_aht.runs import checkpoints
@@ -258,21 +257,6 @@ def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
 def test_compatibility_by_hand():
     assert compatibility([1.0, 0.5], [0.6, 0.3]) == pytest.approx(0.3 / 0.75)
     assert compatibility([0.0, 0.0], [0.0, 0.0]) == 0.0  # where nobody can do anything, there is no reason to stop
-
-
-def test_the_best_head_is_chosen_in_exactly_so_many_episodes():
-    returns = {0: iter([0.0, 1.0, 0.0]), 1: iter([1.0, 1.0, 0.0]), 2: iter([0.9, 0.0])}
-    played = []
-
-    def play(head):
-        played.append(head)
-        return next(returns[head])
-
-    best, means = choose_head(play, heads=3, episodes=8)
-    assert played == [0, 1, 2, 0, 1, 2, 0, 1]
-    assert best == 1
-    assert means == pytest.approx([1 / 3, 2 / 3, 0.45])
-    assert choose_head(lambda head: 0.5, heads=3, episodes=1)[0] == 0  # heads never tried are not chosen
 
 
 # --- Phases
@@ -526,8 +510,6 @@ def test_compared_returns_come_from_the_same_worlds():
         for part in ego.heads.parameters():
             part[2] = part[0]
     group = Stack(Shape.of(world), 1, generator(2))
-    rollout = Rollout(world, Seating.cross_play(ego, group, np.array([[0, 0], [2, 0]]), 5, 1), 7, CPU, alike=5)
-    np.testing.assert_array_equal(rollout.batch.obs[:5], rollout.batch.obs[5:])
     returns = cross_returns(setup("PP1"), ego, Stack.gather([(group, 0), (group, 0)]), seed=3)
     assert returns[0].tolist() == returns[2].tolist()
     assert returns[0, 0] == returns[0, 1]

@@ -1,4 +1,4 @@
-"""Scripts, habits, populations and files: what the teammates do."""
+"""Scripts, perturbations, populations and files: what the teammates do."""
 
 import copy
 import pickle
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import macop_aht  # noqa: F401 - registers the environments
-from macop_aht.cli.demo import play
+from macop_aht.episodes.matches import team_play
 from macop_aht.policies import Delayed, Idle, Noisy, Policy, Random, Sticky, Switching, resolve
-from macop_aht.policies.protocol import fresh_memory
 from macop_aht.scenarios import MARINE, SCENARIOS, build
+from tests.helpers import Watch
 
 EPISODES = 400
 TITAN = replace(MARINE, health=10_000, damage=30)
@@ -20,9 +20,9 @@ TITAN = replace(MARINE, health=10_000, damage=30)
 
 def followed(world, names, episodes, look):
     """The return of each episode, and what `look(state)` saw at first and after every step: (B,) (T+1,B,…)."""
-    seen = []
-    score = play(world, team(world, *names), episodes, watch=lambda batch, _: seen.append(np.copy(look(batch.state))))
-    return score, np.stack(seen)
+    watch = Watch(look)
+    score = team_play(world, team(world, *names), episodes, hooks=[watch])
+    return score, np.stack(watch.seen)
 
 
 def team(world, *names):
@@ -35,7 +35,7 @@ def test_matching_teams_succeed(scenario):
     conventions = [name for name in world.scripts if name.startswith(("corner-", "landmark-", "prey-"))]
     assert len(conventions) >= 2
     for name in conventions:
-        assert play(world, team(world, *[name] * world.n_agents), EPISODES).mean() >= 0.95, name
+        assert team_play(world, team(world, *[name] * world.n_agents), EPISODES).mean() >= 0.95, name
 
 
 def test_two_corners_never_meet():
@@ -44,14 +44,14 @@ def test_two_corners_never_meet():
     for one in corners:
         for other in corners:
             if one != other:
-                assert play(world, team(world, one, other), EPISODES).mean() <= 0.05, (one, other)
+                assert team_play(world, team(world, one, other), EPISODES).mean() <= 0.05, (one, other)
 
 
 def test_adaptive_foragers_join_any_corner():
     world = build("LBF4")
     for corner in ("corner-nw", "corner-ne", "corner-sw", "corner-se"):
         for joiner in ("follow-ego", "wait-then-join"):
-            assert play(world, team(world, corner, joiner), EPISODES).mean() >= 0.95, (corner, joiner)
+            assert team_play(world, team(world, corner, joiner), EPISODES).mean() >= 0.95, (corner, joiner)
 
 
 def test_the_three_paths_of_lbf1_are_different_and_pay():
@@ -73,7 +73,7 @@ def test_the_three_paths_of_lbf1_are_different_and_pay():
 def test_navigators_fill_the_gap():
     world = build("CN2")
     for landmark in ("landmark-0", "landmark-1"):
-        assert play(world, team(world, landmark, "left-free"), EPISODES).mean() >= 0.95
+        assert team_play(world, team(world, landmark, "left-free"), EPISODES).mean() >= 0.95
 
 
 def test_fighters_go_where_they_say():
@@ -125,16 +125,16 @@ def test_every_script_plays_every_place_and_only_what_is_available(scenario):
                 self.inner, self.log = inner, log
                 self.name, self.memory_size, self.draws = inner.name, inner.memory_size, inner.draws
 
-            def act(self, obs, mask, memory, draws):
-                before = obs.copy(), mask.copy(), memory.copy(), draws.copy()
-                action, after = self.inner.act(obs, mask, memory, draws)
-                for array, kept in zip((obs, mask, memory, draws), before, strict=True):
+            def act(self, *given):
+                before = [array.copy() for array in given]
+                action, after = self.inner.act(*given)
+                for array, kept in zip(given, before, strict=True):
                     np.testing.assert_array_equal(array, kept)  # no hidden changes
-                self.log.append(mask[np.arange(len(action)), action])
+                self.log.append(given[1][np.arange(len(action)), action])
                 return action, after
 
         seats = [Watched(policy, chosen) for policy in team(world, *[name] * world.n_agents)]
-        play(world, seats, 20)
+        team_play(world, seats, 20)
         assert np.concatenate(chosen).all(), name
         assert world.scripts[name].about
 
@@ -142,37 +142,40 @@ def test_every_script_plays_every_place_and_only_what_is_available(scenario):
 def rollout(policy, world, steps=12, rows=64, seed=0):
     """Actions (T,R) of a policy on one fixed view per step, with everything available."""
     rng = np.random.default_rng(seed)
-    memory = fresh_memory(np.ones(rows), policy.memory_size)
-    mask = np.ones((rows, len(world.actions)), dtype=np.int8)
+    memory, last_action = np.zeros((rows, policy.memory_size), dtype=np.float32), np.full(rows, -1)
+    mask, agent = np.ones((rows, len(world.actions)), dtype=np.int8), np.ones(rows, dtype=np.int64)
     views = rng.random((steps, rows, len(world.observations))).astype(np.float32)
     actions = []
     for t in range(steps):
-        action, memory = policy.act(views[t], mask, memory, rng.random((rows, policy.draws)))
+        action, memory = policy.act(views[t], mask, agent, last_action, memory, rng.random((rows, policy.draws)))
+        last_action = action
         actions.append(action)
     return np.array(actions)
 
 
 class Counter:
-    """Plays its own clock, so that habits show: 0, 1, 2, … modulo 5."""
+    """Plays its own clock, so that perturbations show: 0, 1, 2, … modulo 5; its last action must be the one it chose."""
 
-    name, memory_size, draws = "counter", 2, 0
+    name, memory_size, draws = "counter", 1, 0
 
-    def act(self, obs, mask, memory, draws):
+    def act(self, obs, mask, agent, last_action, memory, draws):
         memory = memory.copy()
-        memory[:, 1] += 1
-        return (memory[:, 1].astype(np.int64) - 1) % 5, memory
+        memory[:, 0] += 1
+        action = (memory[:, 0].astype(np.int64) - 1) % 5
+        np.testing.assert_array_equal(last_action, np.where(memory[:, 0] == 1, -1, (action - 1) % 5))
+        return action, memory
 
 
 class Echo:
     """Plays what it sees: the first entry of the observation, in fifths."""
 
-    name, memory_size, draws = "echo", 1, 0
+    name, memory_size, draws = "echo", 0, 0
 
-    def act(self, obs, mask, memory, draws):
+    def act(self, obs, mask, agent, last_action, memory, draws):
         return (obs[:, 0] * 5).astype(np.int64), memory
 
 
-def test_habits():
+def test_perturbations():
     world = build("LBF4")
     clock = np.arange(12)[:, None] % 5
     counted = np.broadcast_to(clock, (12, 64))
@@ -205,7 +208,12 @@ def test_habits():
 def test_random_is_uniform_over_what_is_available():
     rng = np.random.default_rng(0)
     mask = np.tile(np.array([0, 1, 1, 0, 1], dtype=np.int8), (30_000, 1))
-    action, _ = Random().act(np.zeros((30_000, 1), np.float32), mask, np.zeros((30_000, 1)), rng.random((30_000, 1)))
+    obs, agent, memory = (
+        np.zeros((30_000, 1), np.float32),
+        np.zeros(30_000, np.int64),
+        np.zeros((30_000, 0), np.float32),
+    )
+    action, _ = Random().act(obs, mask, agent, agent - 1, memory, rng.random((30_000, 1)))
     np.testing.assert_allclose(np.bincount(action, minlength=5) / 30_000, [0, 1 / 3, 1 / 3, 0, 1 / 3], atol=0.02)
 
 
@@ -263,7 +271,7 @@ def test_what_cannot_play_is_refused_when_it_is_given():
     env.reset(seed=0)
     with pytest.raises(ValueError, match="'Rememberer' has a memory of its own"):
         env.step(0)
-    with pytest.raises(TypeError, match=r"cannot be called as act\(obs, mask, memory, draws\)"):
+    with pytest.raises(TypeError, match=r"cannot be called as act\(obs, mask, agent, last_action, memory, draws\)"):
         gym.make("MacopLBF4-v0", teammate=Ego())
     with pytest.raises(TypeError, match="teammate is the class Counter; give one of its objects"):
         gym.make("MacopLBF4-v0", teammate=Counter)
@@ -314,14 +322,14 @@ def test_onnx_teammates_follow_the_contract(tmp_path):
     path = save_teammate(tmp_path / "mate.onnx", 12, 5)
     world = build("LBF4")
     (policy,) = resolve(path, world)
-    memory = fresh_memory(np.array([1, 0]), policy.memory_size)
+    agent, memory = np.array([1, 0]), np.zeros((2, policy.memory_size), np.float32)
     mask = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1]], dtype=np.int8)
     obs = np.zeros((2, 12), np.float32)
-    action, memory = policy.act(obs, mask, memory, np.zeros((2, 0)))
+    action, memory = policy.act(obs, mask, agent, np.array([-1, -1]), memory, np.zeros((2, 0)))
     np.testing.assert_array_equal(action, [1, 0])  # its favourite; where that is masked, the best of the rest
-    again, memory = policy.act(obs, mask, memory, np.zeros((2, 0)))
+    again, memory = policy.act(obs, mask, agent, action, memory, np.zeros((2, 0)))
     np.testing.assert_array_equal(again, [0, 2])  # what it did last is worth less now
-    np.testing.assert_array_equal(memory[:, 2:], [[2, 2, 2], [0, 0, 0]])  # the network's own, fed back; adds its index
+    np.testing.assert_array_equal(memory, [[2, 2, 2], [0, 0, 0]])  # the network's own, fed back; adds its index
     for teammate in (path, tmp_path / "mate.onnx", [path, "random"]):
         envs = gym.make_vec("MacopLBF4-v0", num_envs=5, teammate=teammate)
         envs.reset(seed=0)
@@ -331,6 +339,12 @@ def test_onnx_teammates_follow_the_contract(tmp_path):
 
 def test_onnx_teammates_can_be_copied(tmp_path):
     (policy,) = resolve(save_teammate(tmp_path / "mate.onnx", 12, 5), build("LBF4"))
-    view = np.zeros((1, 12), np.float32), np.ones((1, 5), np.int8), fresh_memory(np.array([1]), policy.memory_size)
+    view = (
+        np.zeros((1, 12), np.float32),
+        np.ones((1, 5), np.int8),
+        np.array([1]),
+        np.array([-1]),
+        np.zeros((1, 3), np.float32),
+    )
     for other in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
         assert other.act(*view, np.zeros((1, 0)))[0] == policy.act(*view, np.zeros((1, 0)))[0]

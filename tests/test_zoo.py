@@ -16,8 +16,8 @@ import torch
 import macop_aht
 from macop_aht import paths, zoo
 from macop_aht.cli import main
+from macop_aht.episodes.matches import play
 from macop_aht.evaluation import curation
-from macop_aht.evaluation.matches import play
 from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
@@ -211,7 +211,8 @@ def test_two_hundred_damaged_files_are_refused(small_zoo):
         try:
             policy = zoo.load("LBF4", "macop/9")
             obs, mask = np.zeros((3, len(world.observations)), np.float32), np.ones((3, 5), np.int8)
-            action, _ = policy.act(obs, mask, np.zeros((3, policy.memory_size), np.float32), np.zeros((3, 0)))
+            agent, memory = np.zeros(3, np.int64), np.zeros((3, policy.memory_size), np.float32)
+            action, _ = policy.act(obs, mask, agent, agent - 1, memory, np.zeros((3, 0)))
             assert ((action >= 0) & (action < 5)).all()
         except ValueError as error:
             refused.append(str(error))

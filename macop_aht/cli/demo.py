@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from macop_aht.policies import Policy, resolve
-from macop_aht.policies.protocol import fresh_memory
+from macop_aht.episodes.matches import team_play
+from macop_aht.episodes.runner import Hook, Lockstep
+from macop_aht.policies import resolve
 from macop_aht.scenarios import SCENARIOS, build
-from macop_aht.scenarios.batch import Batch
-from macop_aht.scenarios.spec import World
 
 PAIRS = {
     "LBF1": "path-south",
@@ -25,37 +24,6 @@ PAIRS = {
 }
 
 
-def play(
-    world: World,
-    seats: list[Policy],
-    episodes: int,
-    seed: int = 0,
-    watch: Callable[[Batch, np.ndarray], None] | None = None,
-) -> np.ndarray:
-    """The returns of one episode in each of `episodes` environments, one policy per agent's seat: (B,).
-
-    `watch` is shown the batch and the returns so far, at first and after every step.
-    """
-    batch = Batch(world, episodes)
-    batch.seed(range(seed, seed + episodes))
-    batch.reset()
-    rng = np.random.default_rng(seed)
-    memory = [fresh_memory(np.full(episodes, i), policy.memory_size) for i, policy in enumerate(seats)]
-    action = np.zeros((episodes, world.n_agents), dtype=np.int64)
-    score, over = np.zeros(episodes), np.zeros(episodes, dtype=np.bool_)
-    while True:
-        if watch:
-            watch(batch, score)
-        if over.all():
-            return score
-        for i, policy in enumerate(seats):
-            obs, mask = batch.obs[:, i].copy(), batch.mask[:, i].copy()
-            action[:, i], memory[i] = policy.act(obs, mask, memory[i], rng.random((episodes, policy.draws)))
-        batch.step(action)
-        score += np.where(over, 0.0, batch.reward)
-        over |= batch.terminated | batch.truncated
-
-
 def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
     """Per scenario: a script, its return with a partner that plays the same script, and with a random ego."""
     rows = []
@@ -63,8 +31,8 @@ def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
         world = build(name)
         mate, stranger = resolve(f"scripted:{script}", world), resolve("random", world)
         teammates = mate * (world.n_agents - world.controllable)
-        matched = play(world, mate * world.n_agents, episodes)
-        mixed = play(world, stranger * world.controllable + teammates, episodes)
+        matched = team_play(world, mate * world.n_agents, episodes)
+        mixed = team_play(world, stranger * world.controllable + teammates, episodes)
         rows.append((name, script, float(matched.mean()), float(mixed.mean())))
     return rows
 
@@ -78,14 +46,23 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
 
     from macop_aht.scenarios.drawing import Screen
 
-    world, screen, pictures = build(scenario), Screen("rgb_array", fps=5), []
+    world, screen = build(scenario), Screen("rgb_array", fps=5)
+    pictures: list[Any] = []
     policy = resolve(f"scripted:{script}", world)[0]
 
-    def take_picture(batch: Batch, score: np.ndarray) -> None:
-        picture = screen.show(world, batch.state, 0, int(batch.clock[0]), float(score[0]), policy.name)
-        pictures.append(Image.fromarray(picture))
+    class Camera(Hook):
+        """Takes a picture at first, and after every step."""
 
-    play(world, [policy] * world.n_agents, 1, seed, take_picture)
+        def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
+            if not pictures:
+                self.stepped(play, counted)
+
+        def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
+            batch = play.batch
+            picture = screen.show(world, batch.state, 0, int(batch.clock[0]), float(batch.score[0]), policy.name)
+            pictures.append(Image.fromarray(picture))
+
+    team_play(world, [policy] * world.n_agents, 1, seed, [Camera()])
     pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=200, loop=0)
     return len(pictures)
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from macop_aht import paths
 from macop_aht.deploy.runtime import bundle_folder, bundle_manifest
+from macop_aht.episodes.matches import Ego
+from macop_aht.episodes.runner import Lockstep
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent
-from macop_aht.evaluation.matches import Ego, Seats
 from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
-from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 
 ALGORITHMS = ("PPO", "A2C", "DQN")
@@ -93,12 +93,18 @@ class _Trained:
         if sizes != choices:
             raise ValueError(f"the model acts by {space}; this scenario has {choices} actions to choose from")
 
-    def __call__(self, who: np.ndarray) -> Seats:
+    def __call__(self, who: np.ndarray) -> _Trained:
         return self
 
-    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
-        obs = batch.obs[:, : self._own].reshape(len(action), -1)
-        action[:, : self._own] = self._model.predict(obs, deterministic=True)[0].reshape(len(action), self._own)
+    def begin(self, play: Lockstep, rows: np.ndarray) -> None:
+        """Nothing is remembered."""
+
+    def act(self, play: Lockstep) -> None:
+        obs = play.batch.obs[:, : self._own].reshape(play.size, -1)
+        play.action[:, : self._own] = self._model.predict(obs, deterministic=True)[0].reshape(play.size, self._own)
+
+    def end(self, play: Lockstep, over: np.ndarray) -> None:
+        """Nothing is learnt."""
 
 
 def _stable_baselines(path: Path) -> Any:

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.evaluation.matches import Seats, play
-from macop_aht.evaluation.rows import Played
+from macop_aht.episodes.matches import play
+from macop_aht.episodes.runner import Episodes, Lockstep, Seats
 from macop_aht.policies.protocol import Policy
-from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 
 SELECTION = 1 << 19  # the number of the first episode of choosing: no test has so many
 
 
-class BundleSeats:
-    """An agent from a bundle at play: one of its teams in every environment."""
+class AgentSeats:
+    """An ego agent in its seats, one of its teams in every environment."""
 
-    def __init__(self, agent: EgoAgent) -> None:
-        self._agent = agent
-        agent.episode_begin()
+    def __init__(self, agent: Any, told: bool = True) -> None:
+        """`agent` is an EgoAgent, or has its `episode_begin`, `act` and `episode_end`.
 
-    def act(self, batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
-        own = slice(self._agent.controllable)
-        action[:, own] = self._agent.act(batch.obs[:, own], batch.mask[:, own])
+        `told`: whether it is told what an episode has returned, and so chooses its next head.
+        """
+        self._agent, self._told = agent, told
+
+    def begin(self, play: Lockstep, rows: np.ndarray) -> None:
+        """Forget the last episode in the environments in `rows`, (B,) bool."""
+        self._agent.episode_begin(rows)
+
+    def act(self, play: Lockstep) -> None:
+        """Write the ego's actions."""
+        own = slice(play.world.controllable)
+        play.action[:, own] = self._agent.act(play.batch.obs[:, own], play.batch.mask[:, own])
+
+    def end(self, play: Lockstep, over: np.ndarray) -> None:
+        """Tell the agent what the episodes in `over`, (B,) bool, have returned."""
+        if self._told:
+            self._agent.episode_end(play.batch.score[over], over)
 
 
 @dataclass(frozen=True)
@@ -57,32 +69,26 @@ class Bundle:
     def _company(self) -> dict[str, Any]:
         return json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")).get("company", {})
 
-    def meet(self, world: World, mates: Sequence[Policy], seed: int) -> tuple[Played, _Chosen]:
-        """Choose a head for each of T teammates: what came of these episodes (T,budget), and the bundle with its choices."""
-        agent, met = self.agent(len(mates)), []
+    def meet(
+        self, world: World, teammates: Sequence[Policy], seed: int
+    ) -> tuple[Episodes, Callable[[np.ndarray], Seats]]:
+        """Choose a head for each of T teammates in test episodes.
+
+        Returns these episodes (T,budget), and what makes the ego's seats of as many matches with these teammates as are played.
+        """
+        agent = self.agent(len(teammates))
+        met, silent = [Episodes.empty(len(teammates), 0)], AgentSeats(agent, told=False)
         for episode in range(agent.budget):
-            together = play(
-                world, lambda who: BundleSeats(agent), mates, 1, seed, size=len(mates), first=SELECTION + episode
-            )
-            agent.episode_end(together.returns[:, 0])
-            met.append(together)
-        nothing = np.zeros((len(mates), 0))
-        columns = [
-            np.concatenate([nothing, *[getattr(episode, column.name) for episode in met]], axis=1)
-            for column in fields(Played)
-        ]
-        return Played(*columns), _Chosen(self, agent)
+            number = SELECTION + episode
+            met.append(play(world, lambda who: silent, teammates, 1, seed, size=len(teammates), first=number))
+            agent.episode_end(met[-1].returns[:, 0])  # of all at once, so that draws go by the teammate's number
+        state = agent.state
 
+        def seats(who: np.ndarray) -> Seats:
+            """`who` (B,) is the teammate in each environment."""
+            of_teams = {name: np.asarray(own)[who].tolist() for name, own in state.items() if isinstance(own, list)}
+            copy = self.agent(len(who))
+            copy.restore({**state, **of_teams})
+            return AgentSeats(copy, told=False)
 
-class _Chosen:
-    """A bundle that has met its teammates: gives the seats of as many matches with them as are played."""
-
-    def __init__(self, bundle: Bundle, agent: EgoAgent) -> None:
-        self._bundle, self._state = bundle, agent.state
-
-    def __call__(self, who: np.ndarray) -> Seats:
-        """`who` (B,) is the teammate in each environment."""
-        agent = self._bundle.agent(len(who))
-        of_teams = {name: np.asarray(own)[who].tolist() for name, own in self._state.items() if isinstance(own, list)}
-        agent.restore({**self._state, **of_teams})
-        return BundleSeats(agent)
+        return Episodes.join(met, axis=1), seats

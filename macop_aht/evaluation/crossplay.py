@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.evaluation.matches import play
+from macop_aht.episodes.matches import play
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.spec import World
 

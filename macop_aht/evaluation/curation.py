@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from macop_aht import zoo
-from macop_aht.evaluation.matches import play
+from macop_aht.episodes.matches import play
 from macop_aht.onnx_format import write
 from macop_aht.policies.onnx import OnnxPolicy
+from macop_aht.policies.protocol import Decision
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs
@@ -218,13 +219,17 @@ class _Witness:
         self._one, self._two, self.same, self.decisions = one, two, 0, 0
 
     def act(
-        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         width = self._one.memory_size
-        first, second = memory[:, :width], memory[:, width:].copy()
-        second[:, :2] = first[:, :2]  # the agent and the last action are those of the one that plays
-        action, first = self._one.act(obs, mask, first, draws)
-        other, second = self._two.act(obs, mask, second, draws)
+        action, first = self._one.act(obs, mask, agent, last_action, memory[:, :width], draws)
+        other, second = self._two.act(obs, mask, agent, last_action, memory[:, width:], draws)
         self.same, self.decisions = self.same + int((action == other).sum()), self.decisions + len(action)
         return action, np.concatenate([first, second], axis=1)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from macop_aht import zoo
+from macop_aht.episodes.matches import BATCH, Ego, play
+from macop_aht.episodes.runner import Episodes
 from macop_aht.evaluation.bundles import Bundle
-from macop_aht.evaluation.matches import BATCH, Ego, play
-from macop_aht.evaluation.rows import Played, Row, episode_rows
+from macop_aht.evaluation.rows import Row, episode_rows
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, signed_rank, worst_decile
 from macop_aht.paths import commit
 from macop_aht.policies import resolve
@@ -67,7 +68,7 @@ def evaluate(
         stage="", commit=commit(),
     )  # fmt: skip
 
-    def rows(stage: str, played: Played) -> list[Row]:
+    def rows(stage: str, played: Episodes) -> list[Row]:
         return [
             row
             for k, name in enumerate(mates)

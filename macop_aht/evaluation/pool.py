@@ -15,12 +15,13 @@ from zlib import crc32
 import numpy as np
 import torch
 
+from macop_aht.episodes.heads import choose_head, turns
+from macop_aht.episodes.matches import episode_seeds
+from macop_aht.episodes.runner import Episodes
 from macop_aht.evaluation.bundles import SELECTION
-from macop_aht.evaluation.matches import episode_seeds, note_ends
-from macop_aht.evaluation.rows import Played, Row, episode_rows, write_rows
+from macop_aht.evaluation.rows import Row, episode_rows, write_rows
 from macop_aht.learner.networks import Ego, Stack
-from macop_aht.learner.rollout import Rollout, Seating
-from macop_aht.methods.macop import TRIALS
+from macop_aht.learner.seats import Seating, greedy_episodes
 from macop_aht.methods.origins import ego_of, fingerprint, groups_of, joined, lender_of, method_of, require_end
 from macop_aht.methods.training import METHODS, MethodRun, preset_of, read_run, setup_of
 from macop_aht.paths import commit
@@ -88,46 +89,26 @@ class Pool:
         if not self._groups:
             raise ValueError("none of these runs has generated groups; add one of macop, macop+, fcp, trajedi or lipo")
 
-    def play(self, ego: Ego, heads: np.ndarray, first: int) -> Played:
-        """Episodes with every group, numbered from `first`, with the ego's head in each: (G,E)."""
+    def play(self, ego: Ego, heads: np.ndarray, first: int) -> Episodes:
+        """Play episodes with every group, numbered from `first`, with the ego's head in each: (G,E)."""
         each = heads.shape[1]
         step = max(AT_ONCE // each, 1)  # groups at a time
         parts = [self._part(ego, heads[at : at + step], at, first) for at in range(0, len(heads), step)]
-        return Played(*(np.concatenate(column).reshape(-1, each) for column in zip(*parts, strict=True)))
+        return Episodes.join(parts).by_row(len(heads))
 
-    def _part(self, ego: Ego, heads: np.ndarray, at: int, first: int) -> tuple[np.ndarray, ...]:
+    def _part(self, ego: Ego, heads: np.ndarray, at: int, first: int) -> Episodes:
         count, each = heads.shape
         groups = Stack.gather([(group, 0) for group in self._groups[at : at + count]])
         pairs = np.stack([heads.ravel(), np.repeat(np.arange(count), each)], axis=1)
         seeds = [episode_seeds(self.seed, name, first, each) for name in self.names[at : at + count]]
         seating = Seating.cross_play(ego, groups, pairs, 1, self.world.controllable)
-        return one_episode(self.world, seating, np.concatenate(seeds), self.device)
+        return greedy_episodes(self.world, seating, np.concatenate(seeds).tolist(), self.device)
 
 
-def one_episode(world: World, seating: Seating, seeds: np.ndarray, device: torch.device) -> tuple[np.ndarray, ...]:
-    """A greedy episode in every environment: its return, its length, its outcome, whether it was won, (B,) each."""
-    rollout = Rollout(world, seating, 0, device)
-    batch = rollout.batch
-    batch.seed(seeds.tolist())
-    batch.reset()
-    returns, lengths = np.zeros(batch.size), np.zeros(batch.size, dtype=np.int64)
-    running = np.ones(batch.size, dtype=np.bool_)
-    outcomes, won = (np.full(batch.size, nothing, dtype=object) for nothing in ("", None))
-    while running.any():
-        rollout.act()
-        over = rollout.step() & running
-        returns[over], lengths[over] = batch.score[over], batch.clock[over]
-        note_ends(world, batch, over, outcomes, won)
-        running &= ~over
-    return returns, lengths, outcomes, won
-
-
-def choose_heads(pool: Pool, ego: Ego) -> tuple[np.ndarray, Played]:
-    """The testing phase: the head with the best mean return for every group, (G,), and the episodes behind that."""
-    turns = np.tile(np.arange(ego.n_heads), TRIALS)  # (E,)
-    played = pool.play(ego, np.tile(turns, (len(pool.names), 1)), SELECTION)
-    means = played.returns.reshape(len(pool.names), TRIALS, ego.n_heads).mean(axis=1)
-    return means.argmax(axis=1), played
+def choose_heads(pool: Pool, ego: Ego) -> tuple[np.ndarray, Episodes]:
+    """Return the testing phase's head for every group, (G,), and the episodes behind that."""
+    played = pool.play(ego, np.tile(turns(ego.n_heads), (len(pool.names), 1)), SELECTION)
+    return choose_head(played.returns, ego.n_heads), played
 
 
 def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
@@ -140,7 +121,7 @@ def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
         teammate="", tier="", stage="", commit=commit(),
     )  # fmt: skip
 
-    def rows(stage: str, played: Played) -> list[Row]:
+    def rows(stage: str, played: Episodes) -> list[Row]:
         known = zip(pool.names, pool.generators, tiers, strict=True)
         return [
             row

@@ -11,17 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-import numpy as np
-
-
-@dataclass(frozen=True)
-class Played:
-    """What came of an agent's episodes with T teammates."""
-
-    returns: np.ndarray  # (T,E)
-    lengths: np.ndarray  # (T,E)
-    outcomes: np.ndarray  # (T,E) of str
-    won: np.ndarray  # (T,E) of bool, or of None where a scenario knows no victory
+from macop_aht.episodes.runner import Episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +39,7 @@ COLUMNS = {column.name: column.name.rstrip("_") for column in fields(Row)}  # by
 KINDS = {"seed": int, "episode": int, "return_": float, "length": int}  # the others are texts
 
 
-def episode_rows(common: Row, played: Played, teammate: int) -> list[Row]:
+def episode_rows(common: Row, played: Episodes, teammate: int) -> list[Row]:
     """A row for every episode with that teammate; `common` has what they share."""
     parts = (part[teammate].tolist() for part in (played.returns, played.lengths, played.outcomes, played.won))
     return [

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.evaluation.matches import among_themselves
+from macop_aht.episodes.matches import self_play
+from macop_aht.episodes.runner import Hook, Lockstep
 from macop_aht.policies.protocol import Policy
-from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 
 
@@ -57,17 +57,25 @@ class Trajectories:
         return Trajectories(self.state[at], self.action[at], self.real[at], self.group[index], self.actions)
 
 
+class _Recorder(Hook):
+    """Notes every step: the global state, what all are about to do, and which episodes are still running."""
+
+    def __init__(self) -> None:
+        self.states: list[np.ndarray] = []
+        self.actions: list[np.ndarray] = []
+        self.real: list[np.ndarray] = []
+
+    def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
+        self.states.append(play.batch.global_state())
+        self.actions.append(play.action.copy())
+        self.real.append(counted)
+
+
 def record(world: World, groups: Sequence[Policy], episodes: int, seed: int = 0) -> Trajectories:
     """Greedy self-play of every group. States are scaled to mean 0 and deviation 1 over all steps."""
-    states, actions, real = [], [], []
-
-    def watch(batch: Batch, action: np.ndarray, running: np.ndarray) -> None:
-        states.append(batch.global_state())
-        actions.append(action.copy())
-        real.append(running.copy())
-
-    among_themselves(world, groups, episodes, seed, watch)
-    state, taken, there = np.stack(states, axis=1), np.stack(actions, axis=1), np.stack(real, axis=1)
+    seen = _Recorder()
+    self_play(world, groups, episodes, seed, [seen])
+    state, taken, there = (np.stack(part, axis=1) for part in (seen.states, seen.actions, seen.real))
     own = state[there]
     state = (state - own.mean(axis=0)) / np.maximum(own.std(axis=0), 1e-6) * there[:, :, None]
     group = np.repeat(np.arange(len(groups)), episodes)

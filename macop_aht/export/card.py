@@ -10,9 +10,10 @@ import numpy as np
 
 from macop_aht import plots, zoo
 from macop_aht.deploy.runtime import META_EPISODES, ZERO_SHOT, EgoAgent
-from macop_aht.evaluation.bundles import Bundle
+from macop_aht.episodes.matches import sessions
+from macop_aht.episodes.runner import Hook, Lockstep
+from macop_aht.evaluation.bundles import AgentSeats, Bundle
 from macop_aht.evaluation.evaluate import Agent, evaluate, table
-from macop_aht.evaluation.matches import sessions
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.spec import World
 
@@ -32,20 +33,25 @@ def measure(
     who = np.repeat(np.arange(len(groups)), episodes)
     best = EgoAgent.load(folder, selector=None, teams=len(who))
     best.head = heads[:own].argmax(axis=0)[who]
-    known = sessions(world, best, groups, who, 1, _seeds(seed, 0, who))
+    known = sessions(world, AgentSeats(best), groups, who, 1, _seeds(seed, 0, who))
     meta = META_EPISODES * own
     few = np.repeat(np.arange(len(groups)), max(episodes // SESSION, 1))
-    tested = sessions(world, EgoAgent.load(folder, teams=len(few)), groups, few, meta + SESSION, _seeds(seed, 1, few))
+    tested = sessions(
+        world, AgentSeats(EgoAgent.load(folder, teams=len(few))), groups, few, meta + SESSION, _seeds(seed, 1, few)
+    )
     sure, right = [], []
 
     told = EgoAgent.load(folder, selector=ZERO_SHOT, teams=len(who))
 
-    def watch() -> None:
-        belief = told.belief
-        sure.append(belief.max(axis=1))
-        right.append(belief.argmax(axis=1) == who)
+    class Watch(Hook):
+        """Notes how sure it is of a group at every step, and whether that is the one."""
 
-    unaided = sessions(world, told, groups, who, SESSION, _seeds(seed, 2, who), watch)
+        def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
+            belief = told.belief
+            sure.append(belief.max(axis=1))
+            right.append(belief.argmax(axis=1) == who)
+
+    unaided = sessions(world, AgentSeats(told), groups, who, SESSION, _seeds(seed, 2, who), [Watch()])
     by_group = (len(groups), -1)
     return {
         "episodes": episodes,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from macop_aht.episodes.runner import Hook, Lockstep
 from macop_aht.learner.networks import Stack
-from macop_aht.learner.rollout import Rollout, Seating
+from macop_aht.learner.seats import Seating, greedy_episodes
 from macop_aht.scenarios.spec import World
 
 
@@ -50,34 +52,46 @@ class _AgentFinder:
 def watch_self_play(
     world: World, groups: Stack, episodes: int, seed: int, device: torch.device, tracked: int = 8
 ) -> list[Behaviour]:
-    """Every group among itself, greedily; the ways of the first `tracked` episodes are kept."""
-    rollout = Rollout(world, Seating.self_play(groups, episodes), seed, device)
+    """Play every group in all seats, greedily, and return what it does; the tracks of the first `tracked` episodes are kept."""
+    seating = Seating.self_play(groups, episodes)
+    size = len(seating.member)
+    tracks = _Tracks([b for b in range(size) if b % episodes < tracked])
+    played = greedy_episodes(world, seating, range(seed, seed + size), device, [tracks])
     behaviours = [Behaviour() for _ in range(groups.population)]
-    running = np.ones(rollout.batch.size, dtype=np.bool_)
-    ways = {b: [_places(world, rollout, b)] for b in range(len(running)) if b % episodes < tracked}
-    while running.any():
-        rollout.act()
-        over = rollout.step()
-        for b, way in ways.items():
-            if running[b]:
-                way.append(_places(world, rollout, b))
-        for b in np.flatnonzero(over & running).tolist():
-            behaviour = behaviours[b // episodes]
-            behaviour.returns.append(float(rollout.batch.score[b]))
-            outcome = world.outcome(rollout.batch.state, b)
-            if outcome:
-                behaviour.outcomes[outcome] += 1
-            if b in ways:
-                behaviour.tracks.append(_by_agent(ways[b]))
-        running &= ~over
-        if over.any():
-            rollout.begin(over)
+    for b in tracks.order:
+        behaviour = behaviours[b // episodes]
+        behaviour.returns.append(float(played.returns[b, 0]))
+        if played.outcomes[b, 0]:
+            behaviour.outcomes[played.outcomes[b, 0]] += 1
+        if b in tracks.places:
+            behaviour.tracks.append(_by_agent(tracks.places[b]))
     return behaviours
 
 
-def _places(world: World, rollout: Rollout, b: int) -> list[tuple[float, float]]:
+class _Tracks(Hook):
+    """Notes where the agents are in some environments, at first and after every step, and which episodes end in which order."""
+
+    def __init__(self, environments: Sequence[int]) -> None:
+        self.places: dict[int, list[list[tuple[float, float]]]] = {b: [] for b in environments}
+        self.order: list[int] = []
+
+    def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
+        for b, places in self.places.items():
+            if not places:
+                places.append(_places(play, b))
+
+    def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
+        for b, places in self.places.items():
+            if play.running[b]:
+                places.append(_places(play, b))
+
+    def ended(self, play: Lockstep, over: np.ndarray) -> None:
+        self.order += np.flatnonzero(over).tolist()
+
+
+def _places(play: Lockstep, b: int) -> list[tuple[float, float]]:
     finder = _AgentFinder()
-    world.draw(finder, rollout.batch.state, b)
+    play.world.draw(finder, play.batch.state, b)
     return finder.places
 
 

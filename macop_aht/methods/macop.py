@@ -6,15 +6,15 @@ The functions are the boxes of the paper's Algorithm 1, in its order. What each 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from macop_aht.config import at_least, setting, within
+from macop_aht.episodes.heads import choose_head, turns
 from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.rollout import Collector, Seating, greedy_returns
@@ -37,8 +37,6 @@ from macop_aht.methods.phases import (
     with_snapshot,
 )
 from macop_aht.runs.journal import Journal
-
-TRIALS = 4  # episodes per head in the testing phase
 
 
 @dataclass(frozen=True)
@@ -236,24 +234,12 @@ def expands(new: float, best: float | None, threshold: float, rule: Literal["abo
 # --- Testing
 
 
-def choose_head(play: Callable[[int], float], heads: int, episodes: int) -> tuple[int, list[float]]:
-    """The paper's testing phase: exactly so many episodes in turn over the heads; the best mean return wins."""
-    returns: list[list[float]] = [[] for _ in range(heads)]
-    for episode in range(episodes):
-        returns[episode % heads].append(play(episode % heads))
-    means = [float(np.mean(own)) if own else -np.inf for own in returns]
-    return int(np.argmax(means)), means
-
-
 def meta_test(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int, episodes: int | None = None) -> int:
-    """The head that the testing phase chooses for a group; without `episodes`, TRIALS per head."""
-    n_meta, seeds = TRIALS * ego.n_heads if episodes is None else episodes, count(seed)
-
-    def play(head: int) -> float:
-        seating = Seating.cross_play(ego, group, np.array([[head, 0]]), 1, setup.world.controllable)
-        return float(greedy_returns(setup.world, seating, 1, next(seeds), setup.device)[0, 0])
-
-    return choose_head(play, ego.n_heads, n_meta)[0]
+    """Return the head that the testing phase chooses for a group; without `episodes`, EPISODES_PER_HEAD of each."""
+    played = turns(ego.n_heads, episodes)
+    pairs = np.stack([played, np.zeros_like(played)], axis=1)
+    seating = Seating.cross_play(ego, group, pairs, 1, setup.world.controllable)
+    return int(choose_head(greedy_returns(setup.world, seating, 1, seed, setup.device)[:, 0], ego.n_heads))
 
 
 # --- Algorithm 1

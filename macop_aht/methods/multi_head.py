@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from macop_aht.config import at_least, setting
+from macop_aht.episodes.heads import EPISODES_PER_HEAD
 from macop_aht.learner.networks import Ego
 from macop_aht.methods import macop
-from macop_aht.methods.macop import TRIALS, MacopConfig
+from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.origins import Groups, borrow, lessons
 from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns, fresh_ego
 from macop_aht.runs.journal import Journal
@@ -51,7 +52,7 @@ def _learn(setup: Setup[MultiHeadConfig], k: int, name: str, before: Learned, gr
 
 def tested_returns(setup: Setup[MultiHeadConfig], ego: Ego, groups: Groups, k: int) -> np.ndarray:
     """With every group, the return of the head that the testing phase chooses, in other episodes than its: (P,)."""
-    tried = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 3), TRIALS)
+    tried = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 3), EPISODES_PER_HEAD)
     tested = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 4))
     return tested[tried.argmax(axis=0), np.arange(len(groups.names))]
 

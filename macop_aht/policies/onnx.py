@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from macop_aht.policies.protocol import Decision
 from macop_aht.scenarios.spec import World
 
 INPUTS = {"obs": "tensor(float)", "last_action": "tensor(int64)", "agent": "tensor(int64)", "memory": "tensor(float)"}
@@ -36,10 +37,9 @@ def _open(path: Path, content: bytes | None) -> Any:
 
 
 class OnnxPolicy:
-    """A network in a file. Its memory is: the agent's index, the last action + 1, the network's own memory."""
+    """A network in a file as a policy."""
 
     draws = 0
-    checked = True
 
     def __init__(self, path: str | Path, world: World, content: bytes | None = None, name: str = "") -> None:
         """`content` is what the file is known to hold, where somebody has read and checked it already."""
@@ -79,19 +79,19 @@ class OnnxPolicy:
                 )
         if any(isinstance(tensor.shape[0], int) for tensor in inputs.values()):
             raise ValueError(f"{path} has a fixed number of rows; export it with a dynamic first axis. {CONTRACT}")
-        self.memory_size = 2 + hidden
+        self.memory_size = hidden
 
     def act(
-        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        feed = {
-            "obs": obs,
-            "last_action": memory[:, 1].astype(np.int64) - 1,
-            "agent": memory[:, 0].astype(np.int64),
-            "memory": np.ascontiguousarray(memory[:, 2:]),
-        }
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
+        feed = {"obs": obs, "last_action": last_action, "agent": agent, "memory": np.ascontiguousarray(memory)}
         q, next_memory = self._session.run(OUTPUTS, feed)
         if np.isnan(q).any():
             raise ValueError(f"teammate {self.name!r} gave NaN among its q values; the network in the file is damaged")
-        action = np.where(mask == 1, q, -np.inf).argmax(axis=1)
-        return action, np.concatenate([memory[:, :1], action[:, None] + 1, next_memory], axis=1, dtype=np.float32)
+        return np.where(mask == 1, q, -np.inf).argmax(axis=1), next_memory

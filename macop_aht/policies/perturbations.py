@@ -1,6 +1,6 @@
-"""Habits that any teammate can be given: noisy, sticky, delayed, idle, switching in mid-episode.
+"""Perturbations of a teammate: noisy, sticky, delayed, idle, or switching to another teammate mid-episode.
 
-A wrapper's memory holds the agent's index, its own columns, and then the memory of the policy inside.
+A perturbed policy does not notice it: the last action that it is told is always the one that it chose itself.
 """
 
 from __future__ import annotations
@@ -10,23 +10,16 @@ from typing import Any
 import numpy as np
 
 from macop_aht.policies.adapters import as_policy
+from macop_aht.policies.protocol import Decision, Policy
 from macop_aht.policies.scripted import random_actions
 from macop_aht.scenarios.spec import World
 
 MOST_STEPS = 1_000
-Decision = tuple[np.ndarray, np.ndarray]
 
 
 def _idle_action(mask: np.ndarray) -> np.ndarray:
     """Doing nothing is the first available action in every scenario: (R,A) -> (R,)."""
     return np.argmax(mask, axis=1)
-
-
-def _inside(memory: np.ndarray, first: int, size: int) -> np.ndarray:
-    """The inner policy's part of the memory, with the agent's index where it expects it."""
-    inner = memory[:, first : first + size].copy()
-    inner[:, 0] = memory[:, 0]
-    return inner
 
 
 def _probability(name: str, value: float) -> float:
@@ -41,74 +34,109 @@ def _steps(name: str, value: float) -> int:
     return int(value)
 
 
+class _Inner:
+    """The policy inside a perturbation, and its columns of the memory: its own last action + 1, then what it remembers."""
+
+    def __init__(self, policy: Policy, first: int) -> None:
+        """`first` is the first of these columns."""
+        self.policy, self._at, self.end = policy, first, first + 1 + policy.memory_size
+
+    def act(
+        self, obs: np.ndarray, mask: np.ndarray, agent: np.ndarray, memory: np.ndarray, draws: np.ndarray
+    ) -> np.ndarray:
+        """Return the actions (R,), and write its columns of the memory (R,H)."""
+        last_action = memory[:, self._at].astype(np.int64) - 1
+        own = memory[:, self._at + 1 : self.end].copy()
+        draws = np.ascontiguousarray(draws[:, : self.policy.draws])
+        action, own = self.policy.act(obs, mask, agent, last_action, own, draws)
+        memory[:, self._at] = action + 1
+        memory[:, self._at + 1 : self.end] = own
+        return action
+
+
 class Noisy:
     """Takes a random available action with probability `epsilon`."""
 
-    checked = True
-
     def __init__(self, inner: Any, epsilon: float = 0.1) -> None:
-        inner = as_policy(inner)
-        self.inner, self.epsilon = inner, _probability("noisy", epsilon)
-        self.name = f"{inner.name}+noisy={self.epsilon:g}"
-        self.memory_size, self.draws = inner.memory_size, 2 + inner.draws
+        policy = as_policy(inner)
+        self.epsilon, self._inner = _probability("noisy", epsilon), _Inner(policy, 0)
+        self.name = f"{policy.name}+noisy={self.epsilon:g}"
+        self.memory_size, self.draws = self._inner.end, 2 + policy.draws
 
-    def act(self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray) -> Decision:
-        action, memory = self.inner.act(obs, mask, memory, np.ascontiguousarray(draws[:, 2:]))
+    def act(
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
+        memory = memory.copy()
+        action = self._inner.act(obs, mask, agent, memory, draws[:, 2:])
         noise = np.zeros(len(obs), dtype=np.int64)
         random_actions(mask, np.ascontiguousarray(draws[:, 1:2]), noise)
         return np.where(draws[:, 0] < self.epsilon, noise, action), memory
 
 
 class Sticky:
-    """Repeats its last action with probability `p` (what the policy inside would have done is lost)."""
-
-    checked = True
+    """Repeats its last action with probability `p`; what the policy inside has chosen in that step is lost."""
 
     def __init__(self, inner: Any, p: float = 0.25) -> None:
-        inner = as_policy(inner)
-        self.inner, self.p = inner, _probability("sticky", p)
-        self.name = f"{inner.name}+sticky={self.p:g}"
-        self.memory_size, self.draws = 2 + inner.memory_size, 1 + inner.draws
+        policy = as_policy(inner)
+        self.p, self._inner = _probability("sticky", p), _Inner(policy, 0)
+        self.name = f"{policy.name}+sticky={self.p:g}"
+        self.memory_size, self.draws = self._inner.end, 1 + policy.draws
 
-    def act(self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray) -> Decision:
+    def act(
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         memory = memory.copy()
-        inner_memory = _inside(memory, 2, self.inner.memory_size)
-        action, memory[:, 2:] = self.inner.act(obs, mask, inner_memory, np.ascontiguousarray(draws[:, 1:]))
-        last = memory[:, 1].astype(np.int64) - 1  # the column holds the last action + 1, and 0 at first
-        repeat = (last >= 0) & (draws[:, 0] < self.p)
-        repeat &= mask[np.arange(len(mask)), np.maximum(last, 0)] == 1
-        action = np.where(repeat, last, action)
-        memory[:, 1] = action + 1
-        return action, memory
+        action = self._inner.act(obs, mask, agent, memory, draws[:, 1:])
+        repeat = (last_action >= 0) & (draws[:, 0] < self.p)
+        repeat &= mask[np.arange(len(mask)), np.maximum(last_action, 0)] == 1
+        return np.where(repeat, last_action, action), memory
 
 
 class Delayed:
-    """Acts on what it saw `steps` ago; until then on the first thing it saw."""
-
-    checked = True
+    """Acts on what it saw `steps` ago; until then, on the first thing that it saw."""
 
     def __init__(self, inner: Any, steps: float, world: World) -> None:
-        inner = as_policy(inner)
-        self.inner, self.steps = inner, _steps("delayed", steps)
-        self.name = f"{inner.name}+delayed={self.steps}"
+        policy = as_policy(inner)
+        self.steps = _steps("delayed", steps)
+        self.name = f"{policy.name}+delayed={self.steps}"
         self._split = len(world.observations)
         self._width = self._split + len(world.actions)
-        self._held = 2 + self.steps * self._width  # agent, clock, then the views held back, oldest first
-        self.memory_size, self.draws = self._held + inner.memory_size, inner.draws
+        self._held = 1 + self.steps * self._width  # whether it has begun, then the views held back, oldest first
+        self._inner = _Inner(policy, self._held)
+        self.memory_size, self.draws = self._inner.end, policy.draws
 
-    def act(self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray) -> Decision:
+    def act(
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         memory = memory.copy()
         now = np.concatenate([obs, mask], axis=1).astype(np.float32)
-        held = memory[:, 2 : self._held]
-        first = memory[:, 1] == 0
+        held = memory[:, 1 : self._held]
+        first = memory[:, 0] == 0
         held[first] = np.tile(now[first], self.steps)
         line = np.concatenate([held, now], axis=1)
         seen = np.ascontiguousarray(line[:, : self._split])
         seen_mask = line[:, self._split : self._width].astype(np.int8)
-        memory[:, 2 : self._held] = line[:, self._width :]
-        memory[:, 1] = 1
-        inner_memory = _inside(memory, self._held, self.inner.memory_size)
-        action, memory[:, self._held :] = self.inner.act(seen, seen_mask, inner_memory, draws)
+        memory[:, 1 : self._held] = line[:, self._width :]
+        memory[:, 0] = 1
+        action = self._inner.act(seen, seen_mask, agent, memory, draws)
         available = mask[np.arange(len(mask)), action] == 1
         return np.where(available, action, _idle_action(mask)), memory
 
@@ -116,48 +144,60 @@ class Delayed:
 class Idle:
     """Does nothing for the first `steps` steps, then plays as if the episode had begun."""
 
-    checked = True
-
     def __init__(self, inner: Any, steps: float = 5) -> None:
-        inner = as_policy(inner)
-        self.inner, self.steps = inner, _steps("idle", steps)
-        self.name = f"{inner.name}+idle={self.steps}"
-        self.memory_size, self.draws = 2 + inner.memory_size, inner.draws
+        policy = as_policy(inner)
+        self.steps, self._inner = _steps("idle", steps), _Inner(policy, 1)  # column 0 is the clock
+        self.name = f"{policy.name}+idle={self.steps}"
+        self.memory_size, self.draws = self._inner.end, policy.draws
 
-    def act(self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray) -> Decision:
+    def act(
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         memory = memory.copy()
         action = _idle_action(mask)
-        up = np.flatnonzero(memory[:, 1] >= self.steps)
-        memory[:, 1] += 1
+        up = np.flatnonzero(memory[:, 0] >= self.steps)
+        memory[:, 0] += 1
         if len(up):
-            inner_memory = _inside(memory[up], 2, self.inner.memory_size)
-            action[up], memory[up, 2:] = self.inner.act(obs[up], mask[up], inner_memory, draws[up])
+            own = memory[up]
+            action[up] = self._inner.act(obs[up], mask[up], agent[up], own, draws[up])
+            memory[up] = own
         return action, memory
 
 
 class Switching:
-    """Plays as one policy, and after `steps` steps as another, which then begins afresh."""
-
-    checked = True
+    """Plays as one policy, and after `steps` steps as another, for which the episode then begins."""
 
     def __init__(self, first: Any, then: Any, steps: float = 10) -> None:
-        first, then = as_policy(first), as_policy(then)
-        self.first, self.then, self.steps = first, then, _steps("switch", steps)
-        self.name = f"{first.name}+switch={self.steps},{then.name}"
-        self._second = 2 + first.memory_size
-        self.memory_size = self._second + then.memory_size
-        self.draws = max(first.draws, then.draws)
+        before, after = as_policy(first), as_policy(then)
+        self.steps = _steps("switch", steps)
+        self.name = f"{before.name}+switch={self.steps},{after.name}"
+        self._first = _Inner(before, 1)  # column 0 is the clock
+        self._then = _Inner(after, self._first.end)
+        self.memory_size, self.draws = self._then.end, max(before.draws, after.draws)
 
-    def act(self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray) -> Decision:
+    def act(
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         memory = memory.copy()
         action = np.zeros(len(obs), dtype=np.int64)
-        late = memory[:, 1] >= self.steps
-        memory[:, 1] += 1
-        for policy, plays, at in ((self.first, ~late, 2), (self.then, late, self._second)):
+        late = memory[:, 0] >= self.steps
+        memory[:, 0] += 1
+        for inner, plays in ((self._first, ~late), (self._then, late)):
             rows = np.flatnonzero(plays)
             if len(rows):
-                inner_memory = _inside(memory[rows], at, policy.memory_size)
-                action[rows], memory[rows, at : at + policy.memory_size] = policy.act(
-                    obs[rows], mask[rows], inner_memory, np.ascontiguousarray(draws[rows, : policy.draws])
-                )
+                own = memory[rows]
+                action[rows] = inner.act(obs[rows], mask[rows], agent[rows], own, draws[rows])
+                memory[rows] = own
         return action, memory

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from macop_aht.policies.protocol import Policy, fresh_memory
+from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.binding import bind
@@ -34,10 +34,10 @@ class Population:
         self.places = world.n_agents - world.controllable  # teammates per environment
         self.who = np.zeros(size, dtype=np.int64)  # index into policies
         self._left = np.zeros(size, dtype=np.int64)  # episodes until the next draw
-        self._fresh = fresh_memory(
-            np.arange(self.first, world.n_agents), max(policy.memory_size for policy in policies)
-        )
-        self._memory = np.tile(self._fresh, (size, 1, 1))  # (B,places,H)
+        self._agent = np.tile(np.arange(self.first, world.n_agents), size)  # (B*places,)
+        widest = max(policy.memory_size for policy in policies)
+        self._memory = np.zeros((size, self.places, widest), dtype=np.float32)
+        self._last_action = np.full((size, self.places), -1, dtype=np.int64)
         self._draws = np.zeros((size, self.places * max(policy.draws for policy in policies)))
         self._key = streams.keys(range(size), streams.TEAMMATE)
         self._draw = bind(streams.uniforms, self._key, batch.episode, batch.clock, self._draws)
@@ -57,7 +57,8 @@ class Population:
             self._draw_teammates(rows, chosen)
         if len(self.policies) > 1 or not self._rows:
             self._sort_rows()
-        self._memory[rows] = self._fresh
+        self._memory[rows] = 0.0
+        self._last_action[rows] = -1
 
     def _draw_teammates(self, rows: np.ndarray, chosen: int | None) -> None:
         due = rows & (self._left <= 0) if chosen is None else rows
@@ -96,17 +97,21 @@ class Population:
         obs = batch.obs[:, self.first :].reshape(rows, -1)
         mask = batch.mask[:, self.first :].reshape(rows, -1)
         memory, draws = self._memory.reshape(rows, -1), self._draws.reshape(rows, -1)
+        agent, last_action = self._agent, self._last_action.reshape(rows)
         if len(self._rows) == 1 and playing is None:
             policy, _ = self._rows[0]
             before = memory[:, : policy.memory_size]
-            chosen, after = policy.act(obs, mask, before, draws)
+            chosen, after = policy.act(obs, mask, agent, last_action, before, draws)
             if after is not before:
                 before[:] = after
+            last_action[:] = chosen
         else:
             chosen = np.zeros(rows, dtype=np.int64)
             everyone = np.ones(rows, dtype=np.bool_) if playing is None else np.repeat(playing, self.places)
             for policy, own in self._rows:
                 at, width = own[everyone[own]], policy.memory_size
                 if len(at):
-                    chosen[at], memory[at, :width] = policy.act(obs[at], mask[at], memory[at, :width], draws[at])
+                    given = (obs[at], mask[at], agent[at], last_action[at], memory[at, :width], draws[at])
+                    chosen[at], memory[at, :width] = policy.act(*given)
+                    last_action[at] = chosen[at]
         action[:, self.first :] = chosen.reshape(-1, self.places)

@@ -1,4 +1,4 @@
-"""What a teammate is: a policy without hidden state, batched over rows."""
+"""The contract of a policy: whoever plays an agent, batched over rows, without hidden state."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+Decision = tuple[np.ndarray, np.ndarray]  # the actions (R,), and the memory for the next step (R,H)
+
 
 @runtime_checkable
 class Policy(Protocol):
-    """A whole-team policy: it can play any agent's place, since the agent's index stands in its memory.
+    """A whole-team policy: it can play any agent, since it is told the agent's index.
 
-    A row is one agent of one environment. `memory` is (R, memory_size) float32; when an episode begins, column 0 holds
-    the agent's index and the others are zero. `draws` are uniform numbers from [0,1), as many per row as `draws` says.
+    A row is one agent of one environment. Everything that a policy remembers is in `memory`, which the caller keeps for it:
+    zeros when an episode begins, then what `act` returned. `draws` are its random numbers, uniform in [0, 1).
     An action that is not available acts as stop.
     """
 
     name: str
-    memory_size: int  # columns, at least 1
+    memory_size: int  # columns of the memory, 0 where it needs none
     draws: int  # random draws per row and step
 
     def act(
-        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(R,D) (R,A) (R,H) (R,K) -> action (R,) int64, memory (R,H)."""
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
+        """Choose an action for every row, and return the actions and the next memory.
+
+        obs (R,D) float32, mask (R,A) int8, agent (R,) int64, last_action (R,) int64 (-1 at first), memory (R,H) float32,
+        draws (R,K) -> action (R,) int64, memory (R,H) float32. What is passed in must not be changed.
+        """
         ...
 
 
-def fresh_memory(agent: np.ndarray, size: int) -> np.ndarray:
-    """The memory with which an episode begins: (R,) -> (R,size)."""
-    memory = np.zeros((len(agent), size), dtype=np.float32)
-    memory[:, 0] = agent
-    return memory
-
-
 def checked_actions(action: object, rows: int, n_actions: int, who: str) -> np.ndarray:
-    """The actions that a policy from outside has given, as (R,) int64, or an error that names the policy and the fix."""
+    """Return the actions that a policy from outside has given as (R,) int64; an error names the policy and the fix."""
     given = np.asarray(action)
     if given.shape != (rows,) and given.size == rows:
         given = given.reshape(rows)

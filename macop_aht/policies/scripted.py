@@ -5,24 +5,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from macop_aht.policies.protocol import Decision
 from macop_aht.scenarios.spec import Script, World
 
 
 class Scripted:
     """One of a world's scripts as a policy."""
 
-    checked = True
-
     def __init__(self, name: str, script: Script) -> None:
         self.name, self.script = f"scripted:{name}", script
         self.memory_size, self.draws = script.memory, script.draws
 
     def act(
-        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         script = self.script
         memory, action = memory.copy(), np.empty(len(obs), dtype=np.int64)
-        script.act(script.params, script.code, script.argument, obs, mask, memory, draws, action)
+        script.act(script.params, script.code, script.argument, obs, mask, agent, memory, draws, action)
         return action, memory
 
 
@@ -46,18 +51,23 @@ class Random:
     """Any available action with equal chance."""
 
     name = "random"
-    memory_size = 1
+    memory_size = 0
     draws = 1
-    checked = True
 
     def act(
-        self, obs: np.ndarray, mask: np.ndarray, memory: np.ndarray, draws: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self,
+        obs: np.ndarray,
+        mask: np.ndarray,
+        agent: np.ndarray,
+        last_action: np.ndarray,
+        memory: np.ndarray,
+        draws: np.ndarray,
+    ) -> Decision:
         action = np.zeros(len(obs), dtype=np.int64)
         random_actions(mask, draws, action)
         return action, memory
 
 
 def scripted(world: World) -> dict[str, Scripted]:
-    """All scripted teammates of a world, by their script's name."""
+    """Return all scripted teammates of a world, by their script's name."""
     return {name: Scripted(name, script) for name, script in world.scripts.items()}

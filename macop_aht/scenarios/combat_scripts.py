@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from macop_aht.scenarios.combat import Combat
 
 ROUTE, WEAKEST, NEAREST, KITE, HOLD, FOLLOW, BAIT = range(7)
-AGENT, X, Y, LEG, LAST = range(5)  # the memory's columns
-MEMORY: Final = 5
+X, Y, LEG, LAST = range(4)  # the memory's columns
+MEMORY: Final = 4
 ALLY_WIDTH: Final = SHIELD  # an ally's entries are an enemy's without the shield
 NOWHERE: Final = -1  # the group of a place where no enemies stand
 ARRIVED: Final = 2.5  # this near to a post with nobody in sight: on to the next
@@ -174,12 +174,12 @@ def _fight(facts, code, argument, row, row_mask, enemy, memory):
 
 
 @njit(cache=True)
-def _travel(facts, code, argument, row, row_mask, memory):
+def _travel(facts, code, argument, row, row_mask, agent, memory):
     """Nobody in sight: hold, stay with the ego, or walk the route."""
     if code == HOLD:
         return STOP
     follows = code in (WEAKEST, NEAREST, FOLLOW)
-    if follows and memory[AGENT] != 0 and row[facts.ally_at + FLAG] > 0:
+    if follows and agent != 0 and row[facts.ally_at + FLAG] > 0:
         if row[facts.ally_at + DISTANCE] * facts.sight <= COMPANY:
             return STOP
         return _move(row[facts.ally_at + DX], row[facts.ally_at + DY], row_mask)
@@ -195,13 +195,13 @@ def _travel(facts, code, argument, row, row_mask, memory):
 
 
 @njit(cache=True)
-def act(facts, code, argument, obs, mask, memory, draws, action):
-    """One step of a script for R agents: `obs` (R,D), `mask` (R,A), `memory` (R,H) -> `action` (R,)."""
+def act(facts, code, argument, obs, mask, agent, memory, draws, action):
+    """One step of a script for R agents: `obs` (R,D), `mask` (R,A), `agent` (R,), `memory` (R,H) -> `action` (R,)."""
     for r in range(obs.shape[0]):
         row, own = obs[r], memory[r]
         last = int(own[LAST])
         if last == NOTHING:
-            own[X], own[Y] = facts.spawn[int(own[AGENT]), 0], facts.spawn[int(own[AGENT]), 1]
+            own[X], own[Y] = facts.spawn[agent[r], 0], facts.spawn[agent[r], 1]
         elif last < ATTACK:
             own[X] += MOVES[last, 0] * facts.stride
             own[Y] += MOVES[last, 1] * facts.stride
@@ -209,11 +209,11 @@ def act(facts, code, argument, obs, mask, memory, draws, action):
             action[r] = NOTHING  # dead
             continue
         visiting = facts.visits[argument, int(own[LEG]) % facts.visits.shape[1]]
-        enemy = _pick(facts, code, row, int(own[AGENT]), visiting)
+        enemy = _pick(facts, code, row, agent[r], visiting)
         if enemy >= 0:
             choice = _fight(facts, code, argument, row, mask[r], enemy, own)
         else:
-            choice = _travel(facts, code, argument, row, mask[r], own)
+            choice = _travel(facts, code, argument, row, mask[r], agent[r], own)
         own[LAST] = choice
         action[r] = choice
 

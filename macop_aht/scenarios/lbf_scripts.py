@@ -16,8 +16,8 @@ from numba import njit
 from macop_aht.scenarios.spec import Cell, Script
 
 FOOD, NEAREST, FARTHEST, FOLLOW, WAIT, VIA = range(6)
-AGENT, CHOICE, MET, LAST_ROW, LAST_COL, WANTED, STEPS, PASSED = range(8)  # the memory's columns
-MEMORY: Final = 8
+CHOICE, MET, LAST_ROW, LAST_COL, WANTED, STEPS, PASSED = range(7)  # the memory's columns
+MEMORY: Final = 7
 DRAWS: Final = 2
 FREE, WALL = -1, -2  # a cell of the map holds one of these, or the index of the food that stands on it
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.int64)
@@ -168,11 +168,11 @@ def _destination(world, code, argument, pos, agent, memory):
 
 
 @njit(cache=True)
-def act(world, code, argument, obs, mask, memory, draws, action):
-    """One step of a script for R agents: `obs` (R,D), `mask` (R,A), `memory` (R,H), `draws` (R,2) -> `action` (R,)."""
+def act(world, code, argument, obs, mask, agents, memory, draws, action):
+    """One step of a script: `obs` (R,D), `mask` (R,A), `agents` (R,), `memory` (R,H), `draws` (R,2) -> `action` (R,)."""
     pos = np.empty((world.n_agents, 2), dtype=np.int64)
     for r in range(obs.shape[0]):
-        agent = int(memory[r, AGENT])
+        agent = agents[r]
         _positions(world, obs[r], agent, pos)
         row, col = pos[agent, 0], pos[agent, 1]
         other = 0 if agent != 0 else 1

@@ -16,8 +16,8 @@ from macop_aht.scenarios.spec import Point, Script
 
 PREY, NEAREST_PREY, EGOS_PREY, FLANKER = range(4)
 LANDMARK, NEAREST, FARTHEST, LEFT_FREE = range(4)
-AGENT, CHOICE = range(2)  # the memory's columns
-MEMORY: Final = 2
+CHOICE = 0  # the memory's only column
+MEMORY: Final = 1
 DT: Final = 0.1  # seconds per step
 DAMPING: Final = 0.25  # the part of its velocity that a body loses per step
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], dtype=np.float64)
@@ -68,7 +68,7 @@ def _extreme(row, first, count, origin_x, origin_y, farthest):
 
 
 @njit(cache=True)
-def act_prey(facts, code, argument, obs, mask, memory, draws, action):
+def act_prey(facts, code, argument, obs, mask, agent, memory, draws, action):
     """Chase a prey: `obs` (R,D) -> `action` (R,)."""
     prey = OTHERS + 2 * (facts.n_agents - 1)
     for r in range(obs.shape[0]):
@@ -87,7 +87,7 @@ def act_prey(facts, code, argument, obs, mask, memory, draws, action):
         if code == FLANKER:  # beyond the prey, as seen from the ego
             side_x, side_y = x - ego_x, y - ego_y
         else:  # beside it, even agents to the left of the team's way and odd ones to the right: behind is out of reach
-            side = 1.0 if memory[r, AGENT] % 2 == 0 else -1.0
+            side = 1.0 if agent[r] % 2 == 0 else -1.0
             side_x, side_y = side * (ego_y / 2 - y), side * (x - ego_x / 2)
         length = max(np.sqrt(side_x * side_x + side_y * side_y), 1e-6)
         x, y = x + BESIDE * side_x / length, y + BESIDE * side_y / length
@@ -111,13 +111,13 @@ def _left_free(row, facts):
 
 
 @njit(cache=True)
-def act_landmark(facts, code, argument, obs, mask, memory, draws, action):
+def act_landmark(facts, code, argument, obs, mask, agent, memory, draws, action):
     """Go to a landmark and stay there: `obs` (R,D) -> `action` (R,)."""
     landmarks = OTHERS
     for r in range(obs.shape[0]):
         row = obs[r]
         if code == LANDMARK:
-            k = facts.assignment[argument, int(memory[r, AGENT])]
+            k = facts.assignment[argument, agent[r]]
         elif code == LEFT_FREE:
             k = _left_free(row, facts)
         else:

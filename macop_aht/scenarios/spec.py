@@ -27,8 +27,8 @@ Point = tuple[float, float]
 class Script:
     """A scripted behaviour: what it does in one line, and the kernel that does it.
 
-    The kernel `act(params, code, argument, obs, mask, memory, draws, action)` fills `action` (R,) and updates
-    `memory` (R,H) in place. Column 0 of the memory holds the agent's index; the others are zero when an episode begins.
+    The kernel `act(params, code, argument, obs, mask, agent, memory, draws, action)` fills `action` (R,) and updates
+    `memory` (R,H), zeros when an episode begins, in place. `agent` (R,) is the index of the agent in each row.
     """
 
     about: str
@@ -36,7 +36,7 @@ class Script:
     params: Any  # what the kernel must know of the world
     code: int  # which behaviour
     argument: int = 0  # which corner, prey, landmark, post
-    memory: int = 1  # columns
+    memory: int = 0  # columns
     draws: int = 0  # random draws per step
 
 
