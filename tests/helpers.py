@@ -6,7 +6,7 @@ from macop_aht.episodes.runner import Hook
 
 
 class Watch(Hook):
-    """Notes what `look(state)` sees at first and after every step."""
+    """Notes what `look(state)` (B,…) sees at first and after every step; an episode that is over stays as it ended."""
 
     def __init__(self, look):
         self.look, self.seen = look, []
@@ -16,4 +16,6 @@ class Watch(Hook):
             self.seen.append(np.copy(self.look(play.batch.state)))
 
     def stepped(self, play, counted):
-        self.seen.append(np.copy(self.look(play.batch.state)))
+        now = np.copy(self.look(play.batch.state))
+        now[~play.running] = self.seen[-1][~play.running]
+        self.seen.append(now)

@@ -28,17 +28,19 @@ def gives(action):
 
 
 class Amnesiac:
-    def act(self, obs, mask, memory, draws):
-        return np.zeros(len(obs), dtype=int), memory[:, :0]
+    memory_size = 2
+
+    def act(self, obs, mask, agent, last_action, memory, draws):
+        return np.zeros(len(obs), dtype=int), memory[:, 1:]
 
 
 class Gambler:
-    def act(self, obs, mask, memory, draws):
+    def act(self, obs, mask, agent, last_action, memory, draws):
         return (draws[:, 0] * 5).astype(int), memory
 
 
 class Halfway:
-    def act(self, obs, mask, memory, draws):
+    def act(self, obs, mask, agent, last_action, memory, draws):
         return np.zeros(len(obs), dtype=int)
 
 

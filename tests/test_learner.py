@@ -524,12 +524,12 @@ def test_teammates_change_in_mid_episode():
     for _ in range(4):
         rollout.act()
         rollout.step()
-    own, theirs = (table.memory.clone() for table in rollout._tables)
+    own, theirs = (table.memory.clone() for table in rollout.seats.stacks)
     rollout.exchange(np.array([2, 1, 0, 3, 4, 5]))  # environments 0 and 2: teams 0 and 1
-    assert rollout._tables[1].rows.tolist() == [[5, 3], [1, 7], [9, 11]]
-    assert torch.equal(rollout._tables[0].memory, own)
+    assert rollout.seats.stacks[1].rows.tolist() == [[5, 3], [1, 7], [9, 11]]
+    assert torch.equal(rollout.seats.stacks[0].memory, own)
     kept = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]]).unsqueeze(-1)
-    assert torch.equal(rollout._tables[1].memory, theirs * kept)
+    assert torch.equal(rollout.seats.stacks[1].memory, theirs * kept)
     assert (rollout.last_action[[0, 2], 1] == -1).all()
     assert (rollout.last_action[[1, 3, 4, 5]] >= 0).all()
     assert (rollout.last_action[:, 0] >= 0).all()

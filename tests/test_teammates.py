@@ -64,10 +64,10 @@ def test_the_three_paths_of_lbf1_are_different_and_pay():
     ):
         score, seen = followed(world, [name, name], 200, lambda state: state.pos[:, 1])
         assert score.mean() >= 0.95, name
-        for episode in seen.transpose(1, 0, 2):
-            cells = set(map(tuple, episode))
-            assert cells & through, name
-            assert not cells & never, name
+        cells = [set(map(tuple, episode.tolist())) for episode in seen.transpose(1, 0, 2)]
+        assert all(visited & through for visited in cells), name
+        # Whoever is stuck tries another way: about one episode in 4,000 strays onto the other path.
+        assert sum(bool(visited & never) for visited in cells) <= 1, name
 
 
 def test_navigators_fill_the_gap():

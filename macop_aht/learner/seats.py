@@ -111,7 +111,7 @@ class NetworkSeats:
         size, self._agents = seating.member.shape
         self._device, self.rng = device, rng or np.random.default_rng(0)
         self.exploration: Exploration | None = None
-        self._stacks = [
+        self.stacks = [
             _Rows(net, np.where(seating.stack == s, seating.member, -1).ravel(), device, self._agents)
             for s, net in enumerate(seating.stacks)
         ]
@@ -119,17 +119,17 @@ class NetworkSeats:
 
     def state_arrays(self) -> dict[str, Any]:
         """Return what the networks remember, for a checkpoint."""
-        return {str(k): rows.memory.cpu().numpy() for k, rows in enumerate(self._stacks)}
+        return {str(k): rows.memory.cpu().numpy() for k, rows in enumerate(self.stacks)}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Take over what `state_arrays` returned."""
-        for k, rows in enumerate(self._stacks):
+        for k, rows in enumerate(self.stacks):
             rows.memory = torch.from_numpy(arrays[str(k)]).to(self._device)
 
     def begin(self, play: Lockstep, rows: np.ndarray) -> None:
         """Forget everything in the environments in `rows`, (B,) bool."""
         flat = np.repeat(rows, self._agents)
-        for own in self._stacks:
+        for own in self.stacks:
             keep = torch.from_numpy(~flat[own.rows]).to(self._device)
             own.memory *= keep.unsqueeze(-1)
 
@@ -143,7 +143,7 @@ class NetworkSeats:
         if exploration and exploration.taken_for is not None:
             permuted = torch.from_numpy(exploration.taken_for.reshape(rows, -1)).to(self._device)
         with torch.no_grad():
-            for own in self._stacks:
+            for own in self.stacks:
                 inputs = encode(own.net.shape, obs[own.place], last[own.place], own.agent)
                 q = own.q(inputs)
                 if permuted is not None:
@@ -181,15 +181,15 @@ class NetworkSeats:
         """The ego in the environments `rows`, (B,) bool, plays these heads from now on: (R,)."""
         chosen = np.zeros(len(rows), dtype=np.int64)
         chosen[rows] = head
-        for own in self._stacks:
+        for own in self.stacks:
             own.reseat(rows, chosen, self._agents)
 
     def exchange(self, play: Lockstep, to: np.ndarray) -> None:
         """Exchange the ego's teammates: those of environment b go on in `to[b]`, (B,) a permutation, as if they began there."""
-        if all(own.head is None for own in self._stacks):
+        if all(own.head is None for own in self.stacks):
             raise ValueError("nobody here is an ego, whose teammates could change; seat an Ego, of one head if need be")
         moved = (to != np.arange(len(to)))[:, None].repeat(self._agents, axis=1).ravel()
-        for own in self._stacks:
+        for own in self.stacks:
             own.move(to, self._agents)
             if own.head is None:
                 play.last_action.reshape(-1)[own.rows[moved[own.rows]]] = -1
