@@ -1,5 +1,6 @@
 """What groups do, and what a run's summary says of it."""
 
+import gzip
 import json
 import time
 from zlib import crc32
@@ -15,7 +16,7 @@ from macop_aht.cli import main
 from macop_aht.episodes.matches import play
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
-from macop_aht.evaluation.rows import Row, read_rows, write_rows
+from macop_aht.evaluation.rows import Row, convert_rows, read_rows, write_rows
 from macop_aht.export.bundle import write_bundle
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.methods.behaviour import watch_self_play
@@ -29,8 +30,8 @@ from tests.test_zoo import graph_of, put
 CPU = torch.device("cpu")
 
 
-def deeds(scenario, script, episodes=20):
-    """The deeds of a scripted team, episode by episode."""
+def outcomes(scenario, script, episodes=20):
+    """The outcomes of a scripted team, episode by episode."""
     world = build(scenario)
     (policy,) = resolve(f"scripted:{script}", world)
     return play(world, policy, [policy], episodes).outcomes[0].tolist()
@@ -49,9 +50,9 @@ def test_rows_are_read_as_they_were_written(tmp_path):
         assert read_rows(tmp_path / name) == rows
     lines = (tmp_path / "rows.csv").read_text().splitlines()
     assert lines[0] == (
-        "method,learner,preset,seed,scenario,teammate,generator,tier,stage,episode,return,length,outcome,won,commit"
+        "method,learner,preset,seed,scenario,teammate,generator,tier,stage,episode,return,length,outcome,won,commit,format"
     )
-    assert lines[3].endswith(",0,0.0,0,,,")
+    assert lines[3].endswith(",0,0.0,0,,,,2")
     (tmp_path / "rows.csv").write_text("\n".join([lines[0], lines[1].replace(",60,", ",sixty,")]))
     with pytest.raises(ValueError, match="is damaged"):
         read_rows(tmp_path / "rows.csv")
@@ -63,8 +64,31 @@ def test_rows_are_read_as_they_were_written(tmp_path):
         read_rows(tmp_path / "rows.csv")
 
 
+def test_rows_of_the_earlier_format_are_brought_over(tmp_path):
+    rows = [
+        Row(method="m", scenario="LBF4", teammate="random", tier="other", stage="test", episode=e) for e in range(3)
+    ]
+    for name in ("rows.csv", "rows.csv.gz"):
+        path = tmp_path / name
+        write_rows(rows, path)
+        assert not convert_rows(path)
+        opened = gzip.open if name.endswith(".gz") else open
+        with opened(path, "rt", newline="") as file:
+            lines = [line.rsplit(",", 1)[0] for line in file.read().splitlines()]
+        with opened(path, "wt", newline="") as file:
+            file.write("\n".join(lines) + "\n")
+        with pytest.raises(ValueError, match=f"macop convert .*{name}"):
+            read_rows(path)
+        assert convert_rows(path)
+        assert read_rows(path) == rows
+    text = (tmp_path / "rows.csv").read_text()
+    (tmp_path / "rows.csv").write_text(text.replace(",2\n", ",9\n").replace(",2\r\n", ",9\r\n"))
+    with pytest.raises(ValueError, match="format 9; this version reads 2"):
+        read_rows(tmp_path / "rows.csv")
+
+
 @pytest.mark.parametrize(
-    ("scenario", "script", "deed"),
+    ("scenario", "script", "outcome"),
     [
         ("LBF4", "corner-ne", "food 0,5"),
         ("LBF4", "corner-sw", "food 5,0"),
@@ -74,14 +98,14 @@ def test_rows_are_read_as_they_were_written(tmp_path):
         ("SMAC1", "left-first", "beat 0"),
     ],
 )
-def test_deeds_are_what_scripts_say_they_do(scenario, script, deed):
-    found = deeds(scenario, script)
+def test_outcomes_are_what_scripts_say_they_do(scenario, script, outcome):
+    found = outcomes(scenario, script)
     most = max(set(found), key=found.count)
     assert found.count(most) >= 12
-    assert most.startswith(deed)
+    assert most.startswith(outcome)
 
 
-def test_nothing_done_is_no_deed():
+def test_nothing_done_is_no_outcome():
     world = build("CN2")
     batch = Batch(world, 1)
     batch.reset()

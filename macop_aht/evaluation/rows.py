@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -35,12 +35,15 @@ class Row:
     commit: str = ""  # of the code that has played the episode
 
 
+FORMAT = "2"  # of the file; its last column says so in every row
 COLUMNS = {column.name: column.name.rstrip("_") for column in fields(Row)}  # by field
+HEADER = [*COLUMNS.values(), "format"]
 KINDS = {"seed": int, "episode": int, "return_": float, "length": int}  # the others are texts
+DAMAGES = (EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
 
 
 def episode_rows(common: Row, played: Episodes, teammate: int) -> list[Row]:
-    """A row for every episode with that teammate; `common` has what they share."""
+    """Return a row for every episode with that teammate; `common` has what they share."""
     parts = (part[teammate].tolist() for part in (played.returns, played.lengths, played.outcomes, played.won))
     return [
         replace(common, episode=e, return_=float(result), length=int(length), outcome=outcome, won=won)
@@ -49,14 +52,17 @@ def episode_rows(common: Row, played: Episodes, teammate: int) -> list[Row]:
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
-    """A CSV file, compressed where it is called .gz; it is whole or not there."""
+    """Write a CSV file, compressed where its name ends in .gz; it is written whole or not at all."""
+    _write(([_text(getattr(row, name)) for name in COLUMNS] + [FORMAT] for row in rows), path)
+
+
+def _write(lines: Iterable[Sequence[Any]], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.unfinished")
     with _open(unfinished, "w", path.suffix == ".gz") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS.values())
-        for row in rows:
-            writer.writerow(_text(getattr(row, name)) for name in COLUMNS)
+        writer.writerow(HEADER)
+        writer.writerows(lines)
     unfinished.replace(path)
 
 
@@ -73,20 +79,42 @@ def _open(path: Path, mode: Literal["r", "w"], compressed: bool) -> TextIO:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """What `write_rows` has written."""
-    wanted = list(COLUMNS.values())
+    """Return the rows of a file that `write_rows` has written.
+
+    Raises ValueError where the file is damaged, has other columns, or is of another format.
+    """
+    header, lines = _lines(path)
+    if header == HEADER[:-1]:
+        raise ValueError(f"{path} is of an earlier format; bring it over with: macop convert {path}")
+    if header != HEADER:
+        raise ValueError(f"{path} has the columns {header}; result rows have {HEADER}")
+    try:
+        return [_row(dict(zip(HEADER, line, strict=True))) for line in lines]
+    except DAMAGES as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The header and the other lines."""
     try:
         with _open(path, "r", path.suffix == ".gz") as file:
-            reader = csv.DictReader(file)
-            found = reader.fieldnames
-            rows = [_row(line) for line in reader] if found == wanted else []
-    except (EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+            header, *lines = csv.reader(file)
+    except DAMAGES as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-    if found != wanted:
-        raise ValueError(f"{path} has the columns {found}; result rows have {wanted}")
-    return rows
+    return header, lines
+
+
+def convert_rows(path: Path) -> bool:
+    """Bring a file of the earlier format over; returns whether there was anything to do."""
+    header, lines = _lines(path)
+    if header != HEADER[:-1]:
+        return False
+    _write(([*line, FORMAT] for line in lines), path)
+    return True
 
 
 def _row(line: dict[str, str]) -> Row:
+    if line["format"] != FORMAT:
+        raise ValueError(f"a row is of format {line['format']}; this version reads {FORMAT}. Upgrade macop-aht")
     values: dict[str, Any] = {name: KINDS.get(name, str)(line[column]) for name, column in COLUMNS.items()}
     return Row(**{**values, "won": {"": None, "0": False, "1": True}[line["won"]]})
