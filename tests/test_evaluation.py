@@ -350,7 +350,7 @@ def test_any_agent_can_be_evaluated(tmp_path, monkeypatch, capsys):
         ("scripted:corner", "did you mean"),
         ("many.zip", "the model acts by Discrete(5000); this scenario has [5] actions"),
         ("macop/LBF9", "there is no agent 'macop/LBF9'"),
-        ("run", "run is a run; macop export makes a bundle of it"),
+        ("run", "run is a run folder; evaluate the bundle"),
     ):
         assert main(["evaluate", agent, *few]) == 2
         assert message in capsys.readouterr().err
@@ -394,7 +394,7 @@ def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
     rows = tmp_path / "rows.csv"
     assert main(["evaluate", *folders, *few, "--budget", "4", "--csv", str(rows)]) == 0
     told = capsys.readouterr().out
-    assert "With 2 seeds such intervals hold the truth in" in told
+    assert "With 2 seeds, such intervals cover the true value in" in told
     found = read_rows(rows)
     assert {row.seed for row in found} == {3, 5}
     assert {(row.method, row.learner, row.generator, row.won) for row in found} == {("macop", "q", "", None)}

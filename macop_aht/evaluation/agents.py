@@ -1,4 +1,4 @@
-"""Agents to evaluate, by what a user writes: an ego bundle, a script, an `.onnx` file, a Stable-Baselines3 `.zip`, a factory."""
+"""Agents to evaluate, from what a user writes: a bundle, a script, an `.onnx` file, a Stable-Baselines3 `.zip`, a factory."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ALLOWED = (
 
 
 def scenario_of(texts: Sequence[str]) -> str:
-    """The scenario that these agents play, where one of them is a bundle, which says so."""
+    """Return the scenario that these agents play, by the first bundle among them. Raises ValueError where none is one."""
     told = [manifest["scenario"] for manifest in map(bundle_manifest, texts) if manifest]
     if not told:
         raise ValueError(
-            f"{', '.join(texts)}: no bundle, which would say its scenario; give one, such as --scenario LBF4"
+            f"{', '.join(texts)}: not a bundle, so the scenario is unknown; name it, such as --scenario LBF4"
         )
     return str(told[0])
 
@@ -38,9 +38,9 @@ def scenario_of(texts: Sequence[str]) -> str:
 def load_agents(
     texts: Sequence[str], world: World, scenario: str, selector: str = "meta-test", budget: int | None = None
 ) -> list[Agent]:
-    """Agents of one method from several runs; `selector` and `budget` are for ego bundles.
+    """Return agents of one method from several runs; `selector` and `budget` are for ego bundles.
 
-    A bundle tells the seed of its run; others are numbered in the order given.
+    The seed of a bundle is its run's; other agents are numbered in the order given.
     """
     agents = []
     for number, text in enumerate(texts):
@@ -51,7 +51,7 @@ def load_agents(
         if manifest["scenario"] != scenario:
             raise ValueError(f"the bundle {text} plays {manifest['scenario']}; give --scenario {manifest['scenario']}")
         bundle = Bundle(bundle_folder(text), selector, budget)
-        bundle.agent(1)  # damaged files and unknown selectors are told of before anything is played
+        bundle.agent(1)  # damaged files and unknown selectors fail before anything is played
         learner = "ppo" if manifest["method"] == "ppo" else "q"
         agents.append(Agent(text, bundle, manifest["seed"], manifest["method"], learner))
     if len({agent.seed for agent in agents}) < len(agents):
@@ -62,14 +62,14 @@ def load_agents(
 
 
 def load_agent(text: str, world: World, scenario: str) -> Ego:
-    """What `text` stands for, in the ego's places."""
+    """Return the agent that `text` names, for the ego's seats."""
     if text.endswith(".zip"):
         return _Trained(_stable_baselines(Path(text)), world)
     module, _, factory = text.partition(":")
     if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
         return as_policy(_made(module, factory, world))
     if (Path(text) / "run.toml").exists():
-        raise ValueError(f"{text} is a run; macop export makes a bundle of it, which can be evaluated")
+        raise ValueError(f"{text} is a run folder; evaluate the bundle that macop export makes of it")
     if not text.startswith(("scripted", "random", "zoo:")) and not text.endswith(".onnx"):
         raise ValueError(f"there is no agent {text!r}; allowed are {ALLOWED}")
     found = resolve(text, world, scenario)
@@ -79,7 +79,7 @@ def load_agent(text: str, world: World, scenario: str) -> Ego:
 
 
 class _Trained:
-    """A model that was trained on the environment: it sees all agents of ours as one observation, and acts for all."""
+    """A model that was trained on the environment: it gets the observations of all the ego's agents as one, and acts for all."""
 
     def __init__(self, model: Any, world: World) -> None:
         self._model, self._own = model, world.controllable
@@ -108,7 +108,7 @@ class _Trained:
 
 
 def _stable_baselines(path: Path) -> Any:
-    """A model file holds pickled Python: it is opened because the user has named it, and only then."""
+    """Load a model. Its file holds pickled Python, which runs: it is opened only because the user has named it."""
     try:
         import stable_baselines3
     except ImportError as error:
@@ -127,7 +127,7 @@ def _stable_baselines(path: Path) -> Any:
 
 
 def _made(module: str, factory: str, world: World) -> object:
-    """What `factory(world)` in that module gives."""
+    """What `factory(world)` in that module returns."""
     try:
         make = getattr(paths.module(module), factory)
     except (ImportError, AttributeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Ego bundles in an evaluation: a head is chosen for every teammate by test episodes of their own, and played from then on."""
+"""Ego bundles in an evaluation: a head is chosen for every teammate in episodes of its own, and played from then on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from macop_aht.episodes.runner import Episodes, Lockstep, Seats
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.spec import World
 
-SELECTION = 1 << 19  # the number of the first episode of choosing: no test has so many
+SELECTION = 1 << 19  # the number of the first episode of choosing; no test has that many
 
 
 class AgentSeats:
@@ -46,7 +46,7 @@ class AgentSeats:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle, and how it chooses its heads. `budget` is in episodes per teammate; None: what is usual for the selector."""
+    """A bundle and how it chooses its heads. `budget` is in episodes per teammate; None is the selector's default."""
 
     folder: Path
     selector: str = "meta-test"
@@ -57,12 +57,12 @@ class Bundle:
 
     @property
     def met(self) -> set[str]:
-        """The hashes of the files of a zoo that are groups of its run."""
+        """Return the hashes of the zoo's files that hold groups of its run."""
         return {digest for files in self._company.get("sha256", {}).values() for digest in files}
 
     @property
     def generator(self) -> str:
-        """Of these groups, as cards name it."""
+        """Return the generator of these groups, as zoo cards name it."""
         return self._company.get("generator", "")
 
     @property

@@ -1,4 +1,4 @@
-"""How good an agent is with teammates that it has not met: rows, and a table per tier."""
+"""How good an agent is with teammates that it has not met: result rows, and a table by tier."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def evaluate(
     seed: int = 0,
     size: int = BATCH,
 ) -> list[Row]:
-    """A row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
+    """Return a row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
     world = build(scenario)
-    mates: dict[str, Policy] = {}
+    known: dict[str, Policy] = {}
     for mate in (mate for spec in teammates for mate in resolve(spec, world, scenario)):
-        if mate.name in mates and mates[mate.name] is not mate and not mate.name.startswith(KNOWN):
+        if mate.name in known and known[mate.name] is not mate and not mate.name.startswith(KNOWN):
             raise ValueError(f"two teammates are called {mate.name!r}; rename one of the files")
-        mates[mate.name] = mate
+        known[mate.name] = mate
     met = {mate.name for spec in seen for mate in resolve(spec, world, scenario)}
-    cards = _cards(scenario, [*mates, *met, agent.name])
+    cards = _cards(scenario, [*known, *met, agent.name])
     familiar = {cards[_plain(name)].generator for name in [*met, agent.name] if _plain(name) in cards}
     if isinstance(agent.player, Bundle):
         own = agent.player.met
@@ -59,10 +59,10 @@ def evaluate(
         familiar.add(agent.player.generator)
     tiers = {
         name: "seen" if name in met or name == agent.name else _tier(name, cards.get(_plain(name)), familiar)
-        for name in mates
+        for name in known
     }
 
-    generators = {name: method_of(cards[_plain(name)].generator) if _plain(name) in cards else "" for name in mates}
+    generators = {name: method_of(cards[_plain(name)].generator) if _plain(name) in cards else "" for name in known}
     common = Row(
         method=agent.method or agent.name, learner=agent.learner, seed=agent.seed, scenario=scenario, teammate="", tier="",
         stage="", commit=commit(),
@@ -71,13 +71,13 @@ def evaluate(
     def rows(stage: str, played: Episodes) -> list[Row]:
         return [
             row
-            for k, name in enumerate(mates)
+            for k, name in enumerate(known)
             for row in episode_rows(
                 replace(common, teammate=name, generator=generators[name], tier=tiers[name], stage=stage), played, k
             )
         ]
 
-    everyone = list(mates.values())
+    everyone = list(known.values())
     if not isinstance(agent.player, Bundle):
         return rows("test", play(world, agent.player, everyone, episodes, seed, size))
     choosing, chosen = agent.player.meet(world, everyone, seed)
@@ -85,12 +85,12 @@ def evaluate(
 
 
 def _plain(name: str) -> str:
-    """A teammate's name without its habits."""
+    """A teammate's name without its perturbations."""
     return name.split("+")[0]
 
 
 def _cards(scenario: str, names: Sequence[str]) -> dict[str, zoo.Card]:
-    """The cards of those that are from the zoo, by what they are called in a match."""
+    """The cards of those teammates that are from the zoo, by the teammate's name."""
     wanted = {_plain(name) for name in names if name.startswith("zoo:")}
     return (
         {f"zoo:{name}": card for name, card in zoo.cards(scenario).items() if f"zoo:{name}" in wanted} if wanted else {}
@@ -118,7 +118,7 @@ class Line:
 
 
 def lines(rows: Sequence[Row], seed: int = 0) -> list[Line]:
-    """The table. Intervals resample seeds and teammates, then episodes."""
+    """Return the table, a line per tier. Intervals resample seeds and teammates, then episodes."""
     scenarios = sorted({row.scenario for row in rows})
     if len(scenarios) > 1:
         raise ValueError(f"the rows are of {', '.join(scenarios)}; a table is of one scenario")
@@ -169,7 +169,7 @@ def _best_responses(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The lines as Markdown."""
+    """Return the table as Markdown."""
     text = [
         "| tier | teammates | episodes | mean | interquartile mean | over the best response | worst tenth of teammates |",
         "|---|---|---|---|---|---|---|",
@@ -185,7 +185,7 @@ def table(rows: Sequence[Row]) -> str:
     text += ["", f"All returns are means with a teammate. Intervals of 95% by bootstrap; {unit}, then episodes."]
     text += [caveat(seeds)] if caveat(seeds) else []
     if choosing:
-        text += [f"Before that, {choosing} episodes were spent on choosing heads; they are not in the table."]
+        text += [f"Before that, {choosing} episodes were spent on choosing heads; the table leaves them out."]
     return "\n".join(text) + "\n"
 
 
@@ -203,7 +203,7 @@ class Difference:
 
 
 def compare(first: Sequence[Row], second: Sequence[Row]) -> Difference:
-    """Paired by scenario and teammate; those that only one of them has met do not count."""
+    """Return the difference of two agents, paired by scenario and teammate; teammates that only one has met do not count."""
     means = []
     for rows in (first, second):
         found: dict[tuple[str, str], list[float]] = {}

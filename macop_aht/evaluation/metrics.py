@@ -1,4 +1,4 @@
-"""What an ego keeps and gains when it learns with group after group: the paper's backward and forward transfer."""
+"""Continual learning with group after group: the paper's backward and forward transfer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def backward_transfer(returns: np.ndarray) -> float:
-    """BWT: what learning does to the returns with earlier groups, on average; below 0 where they are forgotten.
+    """Return BWT, what learning does to the returns with earlier groups on average; below 0 where they are forgotten.
 
     `returns[k,j]` is the return with group j after learning with group k: (K,K).
     """
@@ -19,7 +19,7 @@ def backward_transfer(returns: np.ndarray) -> float:
 
 
 def forward_transfer(returns: np.ndarray, fresh: np.ndarray) -> float:
-    """FWT: what earlier groups do to the return with a newly learnt one, on average.
+    """Return FWT, what earlier groups do to the return with a newly learnt one on average.
 
     `fresh[j]` is the return of an ego that has learnt with group j alone: (K,K) (K,).
     """
@@ -41,6 +41,6 @@ def returns_over_time(decisions: Sequence[Mapping[str, Any]]) -> np.ndarray:
 def _groups(returns: np.ndarray) -> int:
     if returns.ndim != 2 or returns.shape[0] != returns.shape[1] or len(returns) < 2:
         raise ValueError(
-            f"returns have the shape {returns.shape}; needed are K rows and K columns for a sequence of K groups, two at least"
+            f"returns have the shape {returns.shape}; a sequence of K groups, at least two, needs K rows and K columns"
         )
     return len(returns)

@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page that needs nothing else: the table, the plots inside."""
+"""An evaluation as one self-contained HTML page: the table, with the plots inside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ td:first-child, th:first-child { text-align: left; } img { max-width: 100%; }
 
 
 def write(rows: Sequence[Row], path: Path) -> None:
-    """The page. It needs matplotlib."""
+    """Write the page. Needs matplotlib."""
     agent, scenario = html.escape(rows[0].method), html.escape(rows[0].scenario)
     head = "".join(f"<th>{name}</th>" for name in ("tier", "teammates", "episodes", *RETURNS))
     body = "".join(
@@ -36,10 +36,10 @@ def write(rows: Sequence[Row], path: Path) -> None:
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{agent} on {scenario}</title><style>{STYLE}</style></head><body>
 <h1>{agent} on {scenario}</h1>
-<p>Over the mean returns with every teammate; intervals of 95% by bootstrap; {len(rows):,} episodes.</p>
+<p>All figures are over the mean returns with every teammate. 95% bootstrap intervals. {len(rows):,} episodes.</p>
 <table><tr>{head}</tr>{body}</table>
 <h2>With every teammate</h2><img alt="mean return with every teammate" src="{_picture(_by_teammate(rows))}">
-<h2>How returns are spread</h2><img alt="share of teammates above a return" src="{_picture(_profile(rows))}">
+<h2>Distribution of the returns</h2><img alt="share of teammates above a return" src="{_picture(_profile(rows))}">
 </body></html>
 """
     path.write_text(page, encoding="utf-8")

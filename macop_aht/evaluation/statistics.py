@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 RESAMPLES = 2_000
-ENOUGH = 10  # seeds with which a bootstrap interval is what it claims
+ENOUGH = 10  # seeds from which a 95% bootstrap interval covers about 95%
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """The mean of the middle half, over the last axis: a quarter is cut off at each end, rounded down."""
+    """Return the mean of the middle half over the last axis: a quarter is cut off at each end, rounded down."""
     ordered = np.sort(values, axis=-1)
     cut = ordered.shape[-1] // 4
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
@@ -38,7 +38,7 @@ def bootstrap(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """The interquartile mean of values by (seed, group), and its percentile interval.
+    """Return the interquartile mean of values by (seed, group), and its percentile interval.
 
     A value is a number, or the episodes whose mean it is. Groups are crossed with seeds, since the egos of all seeds meet the
     same groups: a resample draws seeds, draws groups, takes the values of all drawn pairs, and draws the episodes of each last.
@@ -71,7 +71,7 @@ def _means_again(episodes: np.ndarray, rng: np.random.Generator, resamples: int)
 
 @cache
 def coverage(seeds: int, trials: int = 400, groups: int = 32, resamples: int = 300) -> float:
-    """How often the 95% interval holds the true interquartile mean, measured on made-up data with so many seeds.
+    """Return how often the 95% interval covers the true interquartile mean, measured on synthetic data with so many seeds.
 
     A value is the sum of a seed's effect, a group's and its own, all normal, with standard deviations 0.1, 0.3 and 0.1.
     """
@@ -85,20 +85,22 @@ def coverage(seeds: int, trials: int = 400, groups: int = 32, resamples: int = 3
 
 
 def caveat(seeds: int) -> str:
-    """What to say beside intervals over so few seeds; "" where they are what they claim, or of one seed alone."""
+    """Return a warning for intervals over few seeds; "" where there are enough, or one alone."""
     if not 1 < seeds < ENOUGH:
         return ""
-    return f"With {seeds} seeds such intervals hold the truth in {coverage(seeds):.0%} of trials on made-up data."
+    return (
+        f"With {seeds} seeds, such intervals cover the true value in {coverage(seeds):.0%} of trials on synthetic data."
+    )
 
 
 def worst_decile(means: Sequence[float]) -> float:
-    """The mean over the worst tenth of the teammates, at least one."""
+    """Return the mean over the worst tenth of the teammates, at least one."""
     ordered = np.sort(np.asarray(means, dtype=float))
     return float(ordered[: max(len(ordered) // 10, 1)].mean())
 
 
 def rank_sum(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The two-sided p of Wilcoxon's rank-sum test, exact but for ties; None under four values on a side, which show nothing."""
+    """Return the two-sided p of Wilcoxon's rank-sum test, exact but for ties; None under four values on a side."""
     if min(len(first), len(second)) < 4:
         return None
     mannwhitneyu = _scipy("mannwhitneyu")
@@ -107,7 +109,7 @@ def rank_sum(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def signed_rank(differences: Sequence[float]) -> float | None:
-    """The two-sided p of Wilcoxon's signed-rank test of paired differences; None where all are zero."""
+    """Return the two-sided p of Wilcoxon's signed-rank test of paired differences; None where all are zero."""
     told_apart = [difference for difference in differences if difference != 0]
     if not told_apart:
         return None

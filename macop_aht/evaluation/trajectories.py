@@ -29,13 +29,13 @@ class EncoderConfig:
     """The paper's numbers, and our sizes."""
 
     feature: int = setting(10, "numbers that a trajectory becomes")
-    epochs: int = setting(50, "times that every trajectory is learnt from")
+    epochs: int = setting(50, "passes over all trajectories")
     batch: int = setting(32, "trajectories per update")
     learning_rate: float = setting(1e-4, "of Adam")
     width: int = setting(64, "of the transformer and of the GRU")
     layers: int = setting(2, "of the transformer")
     attention: int = setting(4, "heads of its attention")
-    held_out: float = setting(0.2, "share of the trajectories that it does not learn from, for the curve beside")
+    held_out: float = setting(0.2, "share of the trajectories that are held out, for the second curve")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "feature", "epochs", "batch", "width", "layers", "attention")
@@ -72,7 +72,7 @@ class _Recorder(Hook):
 
 
 def record(world: World, groups: Sequence[Policy], episodes: int, seed: int = 0) -> Trajectories:
-    """Greedy self-play of every group. States are scaled to mean 0 and deviation 1 over all steps."""
+    """Return greedy self-play of every group. States are scaled to mean 0 and standard deviation 1 over all steps."""
     seen = _Recorder()
     self_play(world, groups, episodes, seed, [seen])
     state, taken, there = (np.stack(part, axis=1) for part in (seen.states, seen.actions, seen.real))
@@ -84,7 +84,7 @@ def record(world: World, groups: Sequence[Policy], episodes: int, seed: int = 0)
 
 
 def positions(steps: int, width: int) -> Tensor:
-    """Sines and cosines of every step, by which a transformer knows when it was: (T,width)."""
+    """Return the transformer's positional encoding, sines and cosines of every step: (T,width)."""
     frequency = torch.exp(-np.log(1e4) * torch.arange(0, width, 2) / width)
     angle = torch.arange(steps).unsqueeze(1) * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)[:, :width]
@@ -120,7 +120,7 @@ class Autoencoder(nn.Module):
 
 
 def train(told: Trajectories, config: EncoderConfig, seed: int = 0) -> tuple[Autoencoder, np.ndarray]:
-    """The trained networks, and the loss after every epoch with the trajectories learnt from and the held-out: (epochs,2)."""
+    """Return the trained networks, and the loss on training and held-out trajectories after every epoch: (epochs,2)."""
     rng, count = np.random.default_rng(seed), len(told.group)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -149,20 +149,20 @@ def _update(network: Autoencoder, optimiser: torch.optim.Optimizer, batch: Traje
 
 
 def features(network: Autoencoder, told: Trajectories) -> np.ndarray:
-    """Of every trajectory: (E,F)."""
+    """Return the features of every trajectory: (E,F)."""
     with torch.no_grad():
         return network.encode(told).numpy()
 
 
 def told_apart(points: np.ndarray, group: np.ndarray) -> float:
-    """How often a trajectory's nearest neighbour is of the same group; by chance, about one over the number of groups."""
+    """Return the share of trajectories whose nearest neighbour is of the same group; by chance, about 1 / groups."""
     distance = np.square(points[:, None] - points[None]).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
     return float((group[distance.argmin(axis=1)] == group).mean())
 
 
 def project(points: np.ndarray, seed: int = 0) -> np.ndarray:
-    """t-SNE, in two dimensions: (E,F) -> (E,2)."""
+    """Return the t-SNE projection to two dimensions: (E,F) -> (E,2)."""
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
