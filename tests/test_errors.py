@@ -61,7 +61,10 @@ CASES = {
     "wakes and sleeps": (lambda: Combat(acquire=10.0), "acquire 10.0 is larger than leash 9.0"),
     "all controlled": (lambda: lbf4(controllable=2), r"controllable is 2; allowed are 1\.\.1"),
     "no time": (lambda: lbf4(limit=0), "limit is 0; it must be a positive whole number"),
-    "NaN parameter": (lambda: PredatorPrey(acceleration=float("nan")), "acceleration is nan; it must be a positive finite"),
+    "NaN parameter": (
+        lambda: PredatorPrey(acceleration=float("nan")),
+        "acceleration is nan; it must be a positive finite",
+    ),
     "NaN place": (lambda: CooperativeNavigation(landmarks=((float("nan"), 0.0),)), "two finite numbers"),
     "prey policy": (lambda: PredatorPrey(prey_policy="flea"), "did you mean 'flee'"),
     "too many landmarks": (lambda: CooperativeNavigation(landmarks=((0, 0), (1, 1), (2, 2))), "too many for 2 agents"),
