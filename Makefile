@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,render,pettingzoo,sb3,reference,train,report
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench setup clean
+.PHONY: demo test test-slow coverage lint spelling format bench setup clean
 
 demo: $(READY)
 	$(BIN)/macop demo --gif demo.gif --train
@@ -16,10 +16,16 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
+coverage: $(READY)
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+spelling: $(READY)
+	$(BIN)/codespell
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -38,5 +44,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo.gif dist
+	rm -rf $(VENV) demo.gif dist .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as configuration: written as TOML, read strictly."""
+"""Configurations: frozen dataclasses that are written as TOML and read strictly."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ T = TypeVar("T")
 
 
 class ConfigError(ValueError):
-    """A configuration with an unknown key or a value of the wrong type."""
+    """A configuration has an unknown key, or a value of the wrong type or range."""
 
 
 def setting(default: T, about: str) -> T:
-    """A field of a configuration, with what its help says."""
+    """Return a dataclass field with a default and a help text."""
     return field(default=default, metadata={"about": about})
 
 
 def at_least(config: Any, least: float, *names: str) -> None:
-    """Raise where one of these values is smaller."""
+    """Raise `ConfigError` where one of the named values is smaller than `least`."""
     for name in names:
         if not getattr(config, name) >= least:
             raise ConfigError(f"{name} is {getattr(config, name)}; it must be at least {least}")
 
 
 def within(config: Any, low: float, high: float, *names: str) -> None:
-    """Raise where one of these values is outside."""
+    """Raise `ConfigError` where one of the named values is outside low..high."""
     for name in names:
         if not low <= getattr(config, name) <= high:
             raise ConfigError(f"{name} is {getattr(config, name)}; it must be in {low}..{high}")
@@ -46,7 +46,7 @@ def _value(value: Any) -> str:
 
 
 def to_toml(config: Any) -> str:
-    """A configuration as TOML; nested dataclasses are tables."""
+    """Return a configuration as TOML. Nested dataclasses become tables."""
     return "\n".join(_table(asdict(config), "")) + "\n"
 
 
@@ -59,22 +59,23 @@ def _table(tree: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _key(name: str) -> str:
-    """Names such as macop+ are quoted."""
+    """Return a key of TOML; names such as macop+ are quoted."""
     return name if name.replace("_", "").replace("-", "").isalnum() else _value(name)
 
 
 def from_mapping(
     kind: type[T], values: Mapping[str, Any], where: str = "", kinds: Mapping[str, type] | None = None
 ) -> T:
-    """A configuration of that kind; unknown keys and wrong types fail with a hint, missing keys have their defaults.
+    """Return a configuration of that kind. Missing keys have their defaults.
 
-    `kinds` are those of fields whose kind depends on others.
+    `where` is the path of the values, for messages. `kinds` has the types of fields whose type depends on other fields.
+    Raises `ConfigError` with a hint for unknown keys and wrong types.
     """
     return kind(**_given(kind, values, where, from_mapping, kinds))
 
 
 def changed(config: T, values: Mapping[str, Any], where: str = "") -> T:
-    """The configuration with some values changed, checked as in `from_mapping`."""
+    """Return the configuration with some values changed. Raises `ConfigError` as `from_mapping` does."""
 
     def nested(kind: type, inner: Mapping[str, Any], inside: str) -> Any:
         return changed(getattr(config, inside.split(".")[-2]), inner, inside)
@@ -108,15 +109,15 @@ def _given(
 
 @dataclass(frozen=True)
 class Setting:
-    """One value of a configuration."""
+    """The description of one value of a configuration."""
 
-    path: str  # such as ego.ratio
+    path: str  # dotted, such as ego.ratio
     kind: Any  # its type
     about: str
 
 
 def settings(kind: type, where: str = "") -> list[Setting]:
-    """Every value of a kind of configuration, in order."""
+    """Return the descriptions of all values of a kind of configuration, in order."""
     found, types = [], get_type_hints(kind)
     for own in fields(kind):
         wanted = types[own.name]
@@ -128,7 +129,7 @@ def settings(kind: type, where: str = "") -> list[Setting]:
 
 
 def as_tree(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted path as nested dictionaries."""
+    """Return values by dotted path as nested dictionaries."""
     nested: dict[str, Any] = {}
     for path, value in flat.items():
         *rooms, name = path.split(".")
@@ -160,7 +161,7 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """TOML as nested dictionaries."""
+    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -168,7 +169,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The same of a file, which an error names."""
+    """Return a TOML file as nested dictionaries. Raises `ConfigError` with the file's name where it is not TOML."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:
@@ -176,7 +177,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:
-    """What differs between two nested dictionaries, in words."""
+    """Return the differences between two nested dictionaries, one line each."""
     found: list[str] = []
     for name in dict.fromkeys([*one, *two]):
         first, second = one.get(name), two.get(name)
@@ -188,5 +189,5 @@ def differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") 
 
 
 def from_toml(kind: type[T], text: str) -> T:
-    """The inverse of `to_toml`."""
+    """Return the configuration of that kind that `to_toml` wrote. Raises `ConfigError` as `from_mapping` does."""
     return from_mapping(kind, parse(text))

@@ -1,7 +1,7 @@
-"""ONNX files, written and read without the onnx package: the part of the format that our graphs need.
+"""A reader and a writer of ONNX files without the onnx package, for the part of the format that our graphs need.
 
-A file is a message of fields, each a number, a wire type and a value; messages nest. Whatever is not understood is refused, so
-that what was read here is all that a runtime will see.
+A file is a protobuf message: a list of fields, each with a number, a wire type and a value. A value can be a message again. The
+reader refuses everything that it does not know. So a runtime sees nothing in the file that was not checked here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 IR_VERSION, OPSET = 9, 17
 TYPES: dict[int, Any] = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16}
 CODES = {np.dtype(kind): code for code, kind in TYPES.items()}
-Shape = tuple[int | str, ...]  # a name stands for a free axis
+Shape = tuple[int | str, ...]  # a name means that the axis has any size
 
 
 class FormatError(ValueError):
-    """Not an ONNX file, a damaged one, or one with parts that we do not read."""
+    """The content is not an ONNX file, is damaged, or has parts that the reader does not support."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Tensor:
     """An input or an output of a graph."""
 
     name: str
-    kind: Any  # numpy's type
+    kind: Any  # type of numpy
     shape: Shape
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation; attributes are whole numbers, real numbers or lists of whole numbers."""
+    """One operation. Attributes are integers, floats or lists of integers."""
 
     op: str
     inputs: tuple[str, ...]
@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """What a file holds."""
+    """The content of a file."""
 
     nodes: Sequence[Node]
     inputs: Sequence[Tensor]
@@ -56,19 +56,19 @@ class Graph:
 
 
 class Builder:
-    """Nodes one after the other, with names as they come."""
+    """A list of nodes that grows call by call, with generated names."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
 
     def __call__(self, op: str, *inputs: str, output: str = "", **attributes: int | float | list[int]) -> str:
-        """Add an operation with one output; gives its name."""
+        """Add an operation with one output, and return the output's name."""
         name = output or f"{op.lower()}{len(self.nodes)}"
         self.nodes.append(Node(op, inputs, (name,), attributes))
         return name
 
     def split(self, value: str, sizes: str, count: int) -> list[str]:
-        """Parts along the last axis."""
+        """Add a split along the last axis, and return the names of its outputs."""
         names = [f"split{len(self.nodes)}_{part}" for part in range(count)]
         self.nodes.append(Node("Split", (value, sizes), tuple(names), {"axis": -1}))
         return names
@@ -125,7 +125,7 @@ def _write_node(node: Node, index: int) -> bytes:
 
 
 def write(graph: Graph) -> bytes:
-    """The file of a graph."""
+    """Return the content of the file of a graph."""
     parts = [_bytes(1, _write_node(node, index)) for index, node in enumerate(graph.nodes)]
     parts += [_bytes(2, "graph")]
     parts += [_bytes(5, _write_tensor(name, array)) for name, array in graph.weights.items()]
@@ -138,8 +138,8 @@ def write(graph: Graph) -> bytes:
 
 # --- Reading
 
-VARINT, BYTES, REAL = 0, 2, 5  # wire types; a field that comes with another one is refused
-MOST = 1_000  # nodes, weights, inputs, outputs or attributes of a graph
+VARINT, BYTES, REAL = 0, 2, 5  # wire types; a field with another wire type is refused
+MOST = 1_000  # the most nodes, weights, inputs, outputs or attributes of a graph
 MOST_AXES = 8
 
 
@@ -157,7 +157,10 @@ def _read_varint(content: memoryview, at: int) -> tuple[int, int]:
 
 
 class _Message:
-    """The fields of a message, each with the wire type that it must have; single ones come once at most."""
+    """The fields of a message, read strictly.
+
+    `single` and `many` give the wire type of each allowed field; a single field occurs at most once. Raises `FormatError`.
+    """
 
     def __init__(
         self, content: memoryview, what: str, single: Mapping[int, int], many: Mapping[int, int] | None = None
@@ -197,7 +200,7 @@ class _Message:
         return [_text(value) for value in self.many(place)]
 
     def numbers(self, place: int) -> list[int]:
-        """Of a field that may come packed: many numbers in one."""
+        """Return the numbers of a repeated field, packed or not."""
         numbers: list[int] = []
         for value in self.many(place):
             if isinstance(value, int):
@@ -224,7 +227,7 @@ def _signed(value: int) -> int:
 
 
 def _read_tensor(content: memoryview) -> tuple[str, np.ndarray]:
-    """Weights as plain bytes in the file itself: fields 4-7, 10, 11 (other forms), 13 and 14 (external) are not read."""
+    """Return a weight's name and array. Only plain bytes are supported: not fields 4-7, 10, 11, nor 13 and 14 (external)."""
     message = _Message(content, "weights", {2: VARINT, 8: BYTES, 9: BYTES, 12: BYTES}, {1: VARINT})
     dims, kind, name = message.numbers(1), message.number(2), message.text(8)
     if kind not in TYPES or not message.many(9) or len(dims) > MOST_AXES or any(size < 0 for size in dims):
@@ -258,13 +261,13 @@ def _read_size(content: memoryview) -> int | str:
 
 
 def _read_attribute(content: memoryview) -> tuple[str, int | float | list[int]]:
-    """Numbers only: no texts, tensors or graphs."""
+    """Return an attribute's name and value. Only numbers are supported: no texts, tensors or graphs."""
     single = {1: BYTES, 2: REAL, 3: VARINT, 13: BYTES, 20: VARINT}
     message = _Message(content, "an attribute", single, {8: VARINT})
-    kinds = {2: 1, 3: 2, 8: 7}  # the type that a field must be said to be of
+    kinds = {2: 1, 3: 2, 8: 7}  # field number: the type that field 20 must name
     given = [place for place in kinds if message.many(place)]
     if len(given) != 1 or message.number(20) != kinds[given[0]]:
-        raise FormatError(f"attribute {message.text(1)!r} is of a kind that we do not read")
+        raise FormatError(f"attribute {message.text(1)!r} is of a type that is not supported")
     if given == [2]:
         return message.text(1), struct.unpack("<f", bytes(message.many(2)[0]))[0]
     return message.text(1), message.number(3) if given == [3] else message.numbers(8)
@@ -275,28 +278,28 @@ def _read_node(content: memoryview) -> Node:
     message = _Message(content, "an operation", single, {1: BYTES, 2: BYTES, 5: BYTES})
     if message.text(7) not in ("", "ai.onnx"):
         raise FormatError(
-            f"operation {message.text(4)!r} is of the domain {message.text(7)!r}; only ONNX's own are read"
+            f"operation {message.text(4)!r} is of the domain {message.text(7)!r}; only ONNX's own are supported"
         )
     attributes = dict(_read_attribute(attribute) for attribute in message.many(5))
     return Node(message.text(4), tuple(message.texts(1)), tuple(message.texts(2)), attributes)
 
 
 def read(content: bytes) -> Graph:
-    """The graph in a file; a FormatError where it is damaged or holds what we do not read."""
+    """Return the graph in a file. Raises `FormatError` where the file is damaged or has unsupported parts."""
     single = {1: VARINT, 2: BYTES, 3: BYTES, 4: BYTES, 5: VARINT, 6: BYTES, 7: BYTES, 8: BYTES}
     file = _Message(memoryview(content), "the file", single, {14: BYTES})
     if not file.many(7) or not file.many(8):
         raise FormatError("the file holds no graph, or no operator set for it")
     opset = _Message(file.many(8)[0], "the operator set", {1: BYTES, 2: VARINT})
     if opset.text(1) not in ("", "ai.onnx") or opset.number(2) < 1:
-        raise FormatError(f"operators of the domain {opset.text(1)!r} are imported; only ONNX's own are read")
+        raise FormatError(f"operators of the domain {opset.text(1)!r} are imported; only ONNX's own are supported")
     notes = [_Message(note, "a note", {1: BYTES, 2: BYTES}) for note in file.many(14)]
     graph = _Message(
         file.many(7)[0], "the graph", {2: BYTES, 10: BYTES}, {1: BYTES, 5: BYTES, 11: BYTES, 12: BYTES, 13: BYTES}
     )
     weights = [_read_tensor(tensor) for tensor in graph.many(5)]
     if len(dict(weights)) < len(weights):
-        raise FormatError("weights of the same name are there twice")
+        raise FormatError("two weights have the same name")
     return Graph(
         [_read_node(node) for node in graph.many(1)],
         [_read_value(value) for value in graph.many(11)],

@@ -1,6 +1,6 @@
-"""Where content lies: given explicitly, named by an environment variable, packaged with the code, or in a checkout beside it.
+"""The places of content (the zoo and the agents), the user's modules, and the version that is running.
 
-And where code of the user's does, and which version of ours is running.
+A folder of content is given explicitly, named by an environment variable, packaged with the code, or next to it in a checkout.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 from types import ModuleType
 
 PACKAGE = Path(__file__).parent
-IMPORTS = "MACOP_IMPORT"  # names modules that are imported first, by commas
-imported: list[str] = []  # those that were, for processes that this one starts
+IMPORTS = "MACOP_IMPORT"  # environment variable: modules to import first, separated by commas
+imported: list[str] = []  # the modules that were imported first; child processes import them too
 
 
 def module(name: str) -> ModuleType:
-    """A module of the user's; it is looked for in the working folder too."""
+    """Import a module of the user's, also from the working folder, and return it."""
     if "" not in sys.path:
         sys.path.insert(0, "")
     return importlib.import_module(name)
 
 
 def import_first(names: Sequence[str]) -> None:
-    """Import modules of the user's that may register scenarios: these, and those that the environment names."""
+    """Import the user's modules, which may register scenarios: those named, and those of `MACOP_IMPORT`."""
     imported[:] = [*filter(None, os.environ.get(IMPORTS, "").split(",")), *names]
     for name in imported:
         module(name)
 
 
 def find(kind: str, explicit: str | Path | None = None) -> Path:
-    """The folder of `zoo` or `agents`; the error lists where it was looked for."""
+    """Return the folder of `zoo` or `agents`. Raises `FileNotFoundError` with the places that were tried."""
     variable = f"MACOP_{kind.upper()}"
     if explicit is not None:
         places = [Path(explicit)]
@@ -47,12 +47,15 @@ def find(kind: str, explicit: str | Path | None = None) -> Path:
         if place.is_dir():
             return place
     looked = ", ".join(str(place) for place in places)
-    raise FileNotFoundError(f"there is no folder {kind}; looked for it at {looked}. Set {variable} to where it is")
+    raise FileNotFoundError(f"there is no folder {kind!r}; tried {looked}. Set {variable} to its path")
 
 
 @cache
 def commit() -> str:
-    """The commit of the checkout that the code runs from, with a + where the code has changed since; else the version."""
+    """Return the commit of the checkout that the code runs from, else the version.
+
+    A `+` follows the commit where the code has uncommitted changes.
+    """
     git = ["git", "-C", str(PACKAGE.parent)]
     try:
         if (PACKAGE.parent / ".git").exists():

@@ -1,4 +1,4 @@
-"""Figures, with matplotlib."""
+"""Figures drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from macop_aht.scenarios.spec import World
 
 
 class Behaviour(Protocol):
-    """What `ways` draws of a group."""
+    """The part of a group's behaviour that `ways` draws: returns, and the tracks of the agents."""
 
     returns: list[float]
     tracks: list[list[np.ndarray]]
@@ -24,7 +24,7 @@ class Behaviour(Protocol):
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, drawing to files."""
+    """Return `matplotlib.pyplot`, set to draw to files. Raises `ImportError` with the extra to install."""
     try:
         import matplotlib
     except ImportError as error:
@@ -36,7 +36,7 @@ def pyplot() -> Any:
 
 
 class AxisCanvas:
-    """What a world draws itself on: here, a figure's axis, all but the agents."""
+    """A canvas on the axis of a figure. It leaves out the agents."""
 
     def __init__(self, axis: Any) -> None:
         self._axis, self._plt = axis, pyplot()
@@ -58,7 +58,7 @@ class AxisCanvas:
 
 
 def heat_map(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, path: Path) -> None:
-    """A matrix of returns, with its figures written in."""
+    """Save a matrix of returns as a picture, with a number in each cell."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(2 + 0.55 * len(columns), 1.6 + 0.45 * len(rows)))
     top = max(float(matrix.max()), 1e-9)
@@ -74,7 +74,7 @@ def heat_map(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], ti
 
 
 def heat_maps(matrices: Mapping[str, np.ndarray], title: str, path: Path) -> None:
-    """Matrices of returns side by side, in the same colours."""
+    """Save matrices of returns as one picture, side by side and with one colour scale."""
     plt = pyplot()
     low = min(0.0, *(float(matrix.min()) for matrix in matrices.values()))
     top = max(1e-9, *(float(matrix.max()) for matrix in matrices.values()))
@@ -88,20 +88,20 @@ def heat_maps(matrices: Mapping[str, np.ndarray], title: str, path: Path) -> Non
 
 
 class Step(NamedTuple):
-    """An iteration of a run."""
+    """The figures of one iteration of a run."""
 
     iteration: int
-    groups: int  # met so far
-    heads: int  # at its end
-    compatible: float  # C; nan in the first, which has none
+    groups: int  # groups met so far
+    heads: int  # heads at its end
+    compatible: float  # compatibility C; NaN in the first iteration
 
 
 def progress(decisions: Sequence[Mapping[str, Any]]) -> list[Step]:
-    """The iterations of a run, from its decisions."""
+    """Return the iterations of a run, from its decisions."""
     steps: list[Step] = []
     met: set[str] = set()
     for decision in decisions:
-        if "groups" in decision:  # a new iteration, which the heads of the ego's phases behind it belong to
+        if "groups" in decision:  # a new iteration; the ego's decisions that follow belong to it
             met |= set(decision["groups"])
             iteration, heads = max(int(decision["phase"].split("-")[1]), 1), steps[-1].heads if steps else 0
             steps.append(Step(iteration, len(met), heads, decision.get("compatibility", np.nan)))
@@ -111,7 +111,7 @@ def progress(decisions: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 
 def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path) -> None:
-    """Groups met, heads and compatibility over the iterations of a run."""
+    """Save a picture of groups met, heads and compatibility over the iterations of a run."""
     plt = pyplot()
     iterations, groups, heads, compatible = zip(*progress(decisions), strict=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
@@ -120,7 +120,7 @@ def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path
     left.set(xlabel="iteration", title="groups met and heads")
     left.legend()
     right.plot(iterations, compatible, "o-", color=COLOURS["food"])
-    right.axhline(threshold, color=FAINT, linestyle="--", label="it may stop from here")
+    right.axhline(threshold, color=FAINT, linestyle="--", label="stopping threshold")
     right.set(xlabel="iteration", title="compatibility C", ylim=(0, max(1.1, np.nanmax([*compatible, 0]))))
     right.legend()
     for axis in (left, right):
@@ -129,7 +129,7 @@ def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path
 
 
 def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], path: Path) -> None:
-    """How each group moves in self-play: the ego's places in one colour, the teammates' in the other, circles at the end."""
+    """Save a picture of how each group moves in self-play: ego and teammate seats in two colours, circles at the end."""
     plt = pyplot()
     columns = min(len(names), 6)
     lines = -(-len(names) // columns)
@@ -152,7 +152,7 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
 
 
 def save(figure: Any, path: Path, tight: bool = True) -> None:
-    """As a file; the figure is closed."""
+    """Save a figure as a file, and close it."""
     if tight:
         figure.tight_layout()
     figure.savefig(path, dpi=110, bbox_inches=None if tight else "tight")

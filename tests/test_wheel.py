@@ -1,12 +1,14 @@
-"""The built wheel in clean environments: the zoo without torch, the agents with numpy and onnxruntime alone."""
+"""The built wheel: what it holds, the zoo without torch, the agents with numpy and onnxruntime alone."""
 
 import subprocess
 import sys
+import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
 
-from macop_aht import zoo
+from macop_aht import __version__, zoo
 from macop_aht.envs.registration import BUILTIN
 
 ROOT = Path(__file__).parent.parent
@@ -83,3 +85,16 @@ def test_every_agent_acts_with_numpy_and_onnxruntime_alone(wheel, tmp_path):
     bundles = sorted(path.parent.name for path in (ROOT / "agents").glob("*/*/manifest.json"))
     assert bundles
     assert sorted(line.split()[0] for line in told(python, ACT_ALONE, tmp_path)) == bundles
+
+
+@pytest.mark.slow
+def test_the_wheel_has_types_licences_and_the_version_of_the_code(wheel):
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        told = message_from_bytes(content.read(metadata))
+    assert "macop_aht/py.typed" in names
+    assert told["Version"] == __version__
+    assert told["License-Expression"] == "MIT"
+    assert told.get_all("License-File") == ["LICENSE", "NOTICE"]
+    assert "Typing :: Typed" in told.get_all("Classifier")

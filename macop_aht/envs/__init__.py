@@ -1,1 +1,1 @@
-"""Adapters: the worlds as Gymnasium, vectorised and PettingZoo environments."""
+"""Adapters: the worlds as Gymnasium, vectorised Gymnasium and PettingZoo environments."""

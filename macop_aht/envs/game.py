@@ -1,4 +1,4 @@
-"""What the single and the vector environment share: a batch with the teammates inside, spaces, seeds and checks."""
+"""The common part of the single and the vector environment: a batch with teammates inside, spaces, seeds, checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = ("teammate",)
 
 
 class Game:
-    """B environments in which the teammates' places are taken."""
+    """B environments in which a population of teammates plays all agents but the ego's."""
 
     def __init__(
         self,
@@ -40,12 +40,15 @@ class Game:
         self.observation_space, self.action_space = spaces_of(self.world)
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray) -> None:
-        """Environment by environment: `seeds` for those in `rows`, (B,) bool."""
+        """Seed the environments in `rows`, (B,) bool: one seed for each of them."""
         self.batch.seed(seeds, rows)
         self.population.seed(seeds, rows)
 
     def chosen(self, options: dict[str, Any] | None) -> int | None:
-        """The teammate that reset's options ask for, or None. Comes first, so that a mistake changes nothing."""
+        """Return the number of the teammate that the options of `reset` ask for, or None.
+
+        This call comes first, so that a mistake in the options changes nothing.
+        """
         if not options:
             return None
         warn_of_unknown(options, OPTIONS)
@@ -58,29 +61,33 @@ class Game:
         self.population.begin(rows, chosen)
 
     def step(self, playing: np.ndarray | None = None) -> None:
-        """The ego's actions stand in `action[:, :m]`; the teammates add theirs, and the world moves on.
+        """Step all environments. The ego's actions are in `action[:, :m]`; the teammates add theirs.
 
-        Where an episode is over, `playing` (B,) bool is false: nobody acts there, and what comes of it means nothing.
+        `playing` (B,) bool is false where the episode is over. No agent acts there, and the results there are meaningless.
         """
         self.population.act(self.action, playing)
         self.batch.step(self.action)
 
 
 def warn_of_unknown(options: dict[str, Any], known: tuple[str, ...]) -> None:
+    """Warn of every reset option that is not known."""
     for name in set(options) - set(known):
         told = hint(name, known) if known else "none are known here"
         warnings.warn(f"unknown reset option {name!r}; {told}", stacklevel=4)
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed as a whole number that is not negative, or an error."""
+    """Return a seed as an int. Raises `ValueError` unless it is a whole number, 0 or more."""
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed is {seed!r}; give a whole number, 0 or more")
     return int(seed)
 
 
 def spaces_of(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:
-    """One controllable agent: its own spaces. Several: their observations in a row, and one action each."""
+    """Return the observation space and the action space of the ego.
+
+    One controllable agent has its own spaces. Of several, the observations are concatenated, and each has an action.
+    """
     low, high = (np.tile(bound, world.controllable) for bound in world.bounds)
     observation = spaces.Box(low, high, dtype=np.float32)
     if world.controllable == 1:
@@ -97,10 +104,12 @@ def _within(actions, n_actions):
 
 
 def checked_action(action: Any, shape: tuple[int, ...], n_actions: int) -> np.ndarray:
-    """The ego's actions as integers of the given shape, or an error that says what is allowed."""
+    """Return the ego's actions as int64 of the given shape. Raises `ValueError` for other shapes, types and values."""
     given = np.asarray(action)
     if given.shape != shape:
-        raise ValueError(f"action has the shape {given.shape}, expected {shape}: sample the action_space to see one")
+        raise ValueError(
+            f"action has the shape {given.shape}, expected {shape}; action_space.sample() gives a valid one"
+        )
     if given.dtype.kind not in "iu":
         raise ValueError(f"action {action!r} is not made of whole numbers; allowed are 0..{n_actions - 1}, as integers")
     given = given.astype(np.int64, copy=False)

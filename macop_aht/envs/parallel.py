@@ -1,4 +1,4 @@
-"""A scenario as a PettingZoo parallel environment: the full team, every agent's action from outside."""
+"""A scenario as a PettingZoo parallel environment: the user gives every agent's action."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ except ImportError as error:
 class MacopParallelEnv(ParallelEnv):
     """The whole team as a PettingZoo `ParallelEnv`: agents `agent_0`, `agent_1`, … each with its own observation.
 
-    The team's reward is shared equally: the agents' rewards add up to it. `infos[agent]["action_mask"]` is int8 (A,);
-    `state()` is the global state. All agents leave together when the episode ends. The same seed plays as in the
-    Gymnasium forms.
+    The team's reward is split equally, so the agents' rewards add up to it. `infos[agent]["action_mask"]` is int8 (A,).
+    `state()` returns the global state. All agents leave together when the episode ends. The same seed gives the same
+    episodes as in the Gymnasium forms.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -37,7 +37,9 @@ class MacopParallelEnv(ParallelEnv):
     def __init__(self, scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> None:
         self._screen = Screen(render_mode, self.metadata["render_fps"])
         if "teammate" in changes:
-            raise TypeError("parallel_env takes no teammate: every agent of the team is yours. gym.make has one inside")
+            raise TypeError(
+                "parallel_env takes no teammate: every agent of the team is yours. gym.make has teammates inside"
+            )
         self.world, self.render_mode = build_with(scenario, changes, also=("render_mode",)), render_mode
         self._batch = Batch(self.world, 1)
         self.possible_agents = [f"agent_{i}" for i in range(self.world.n_agents)]
@@ -121,5 +123,5 @@ class MacopParallelEnv(ParallelEnv):
 
 
 def parallel_env(scenario: str | Scenario | Family, render_mode: str | None = None, **changes: Any) -> MacopParallelEnv:
-    """The full team of a scenario as a PettingZoo parallel environment; see `MacopParallelEnv`."""
+    """Return the whole team of a scenario as a PettingZoo parallel environment; see `MacopParallelEnv`."""
     return MacopParallelEnv(scenario, render_mode, **changes)

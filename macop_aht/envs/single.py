@@ -13,7 +13,7 @@ from macop_aht.scenarios.drawing import Screen
 
 
 class MacopEnv(gymnasium.Env):
-    """One environment; the agent controls the ego, and somebody unknown plays the teammates.
+    """One environment: your agent controls the ego, and unknown teammates play the other agents.
 
     ```python
     import gymnasium as gym, macop_aht
@@ -22,35 +22,36 @@ class MacopEnv(gymnasium.Env):
     obs, reward, terminated, truncated, info = env.step(env.action_space.sample(info["action_mask"]))
     ```
 
-    The scenario's rules, actions and observation are in the docstring of its family:
+    The docstring of the scenario's family has its rules, actions and observation:
     `LevelBasedForaging`, `PredatorPrey`, `CooperativeNavigation`, `Combat` in `macop_aht.scenarios`.
 
     Arguments
     - `scenario`: a name such as "LBF4" (`gym.make` fills it in), a `Scenario`, or a family with its parameters.
-    - `teammate`: who plays the other agents; "scripted" (the default: all scripts of the scenario), "scripted:NAME",
-      "random", the path of an `.onnx` file, a policy, a callable `(obs (R,D), mask (R,A)) -> action (R,)`, or a list of
-      these. Several make a population: one is drawn at reset. Habits follow a `+`, as in "scripted:nearest+noisy=0.1".
-      `macop teammates LBF4` lists the scripts; `macop_aht.policies` explains the rest.
-    - `episodes_per_teammate`: for how many episodes a teammate stays before the next is drawn.
-    - `render_mode`: "rgb_array", "human" or "ansi".
+    - `teammate`: the policy of the other agents. Allowed are "scripted" (the default: all scripts of the scenario),
+      "scripted:NAME", "random", "zoo:NAME", the path of an `.onnx` file, a policy, a callable
+      `(obs (R,D), mask (R,A)) -> action (R,)`, or a list of these. Several teammates make a population: one is drawn at
+      reset. Perturbations follow a `+`, as in "scripted:nearest+noisy=0.1". `macop teammates LBF4` lists the scripts;
+      `macop_aht.policies` explains the rest.
+    - `episodes_per_teammate`: the number of episodes before the next teammate is drawn (default: 1).
+    - `render_mode`: "rgb_array", "human", "ansi" or None (the default).
     - any parameter of the family, to change the world: `gym.make("MacopLBF4-v0", limit=50)`.
 
     Spaces
-    - One controllable agent: `Discrete(A)` and a `Box` of its observation. Several (CN3 has two): `MultiDiscrete`, and
-      their observations in a row.
+    - With one controllable agent: `Discrete(A)` for actions, and a `Box` for its observation.
+    - With several (CN3 has two): `MultiDiscrete`, and a `Box` for their observations, concatenated.
 
     Info
-    - `action_mask`: int8 (A,), 1 where an action does something; a tuple of them where several agents are controlled. Also
-      from `action_masks()`, for maskable learners. An action that is not available acts as stop.
-    - `teammate`: the name of who is playing. It is never in the observation.
+    - `action_mask`: int8 (A,), 1 for an available action. With several controllable agents, it is a tuple of masks.
+      `action_masks()` returns the same, for learners that use masks. An unavailable action acts as stop.
+    - `teammate`: the name of the teammate that plays. It is never in the observation.
     - `battle_won` (bool), `dead_allies`, `dead_enemies` (int) in combat, as in SMAC.
 
     Reset
     - `seed`: the same seed gives the same spawns, the same teammates and the same draws.
     - `options={"teammate": NAME}` chooses from the population, by name or number.
 
-    Episodes terminate as the scenario says, and are truncated at its time limit, `env.unwrapped.world.limit` (the
-    environment counts by itself, so that `env.spec.max_episode_steps` is None).
+    An episode terminates as the scenario says. It is truncated at the scenario's limit, `env.unwrapped.world.limit`. The
+    environment counts the steps itself, so `env.spec.max_episode_steps` is None.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - declared so by the base
@@ -106,16 +107,16 @@ class MacopEnv(gymnasium.Env):
         return self._observation(), float(batch.reward[0]), terminated, truncated, self._info()
 
     def action_masks(self) -> Any:
-        """What the controlled agents may do now: (A,) int8, or a tuple of them."""
+        """Return the mask of available actions: int8 (A,), or a tuple of masks with several controllable agents."""
         masks = self._game.batch.mask[0, : self._m].copy()
         return masks[0] if self._m == 1 else tuple(masks)
 
     def state(self) -> np.ndarray:
-        """The global state, for centralised training: (S,) float32."""
+        """Return the global state, for centralised training: (S,) float32."""
         return self._game.batch.global_state()[0]
 
     def render(self) -> Any:
-        """A picture (height, width, 3) uint8, a text, or nothing where a window shows it."""
+        """Return a picture (height, width, 3) uint8 or a text; None where a window shows it, and without a render mode."""
         if self.render_mode is None:
             gymnasium.logger.warn('render() does nothing without a render_mode: gym.make(…, render_mode="rgb_array")')
             return None

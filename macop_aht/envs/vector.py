@@ -15,7 +15,7 @@ from macop_aht.scenarios.drawing import Screen
 
 
 class MacopVectorEnv(VectorEnv):
-    """B environments of one scenario in lockstep, teammates acting batched inside.
+    """B environments of one scenario that step together, with batched teammates inside.
 
     ```python
     envs = gym.make_vec("MacopLBF4-v0", num_envs=256, teammate="scripted")
@@ -23,14 +23,20 @@ class MacopVectorEnv(VectorEnv):
     obs, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
     ```
 
-    Arguments are those of `MacopEnv`, and `autoreset_mode`: "NextStep" (the default; the step after an episode's end ignores
-    the action and gives the first observation of the next) or "SameStep" (the next episode begins at once;
-    `infos["final_obs"]` and `infos["final_info"]` hold the end of the last). Environment i of `reset(seed=s)` plays exactly as
-    a single `MacopEnv` with seed s + i.
+    The arguments are those of `MacopEnv`, and two more:
 
-    `reset(options={"teammate": NAME})` chooses for all of them, until each draws anew after `episodes_per_teammate` episodes.
+    - `num_envs`: the number of environments.
+    - `autoreset_mode`: "NextStep" (the default) or "SameStep". With "NextStep", the step after the end of an episode ignores
+      the action and returns the first observation of the next episode. With "SameStep", the next episode begins at once, and
+      `infos["final_obs"]` and `infos["final_info"]` have the end of the last one.
 
-    Infos: `action_mask` is int8 (B,A), or (B,m,A) where m > 1 agents are controlled; `teammate` (B,) names who is playing.
+    Environment i of `reset(seed=s)` plays exactly as a single `MacopEnv` with seed s + i.
+
+    `reset(options={"teammate": NAME})` chooses the teammate of all environments. Each of them draws a new teammate after
+    `episodes_per_teammate` episodes.
+
+    Infos: `action_mask` is int8 (B,A), or (B,m,A) with m > 1 controllable agents; `teammate` (B,) has the names of the
+    teammates that play.
     """
 
     def __init__(
@@ -74,7 +80,7 @@ class MacopVectorEnv(VectorEnv):
         return self._observation(), self._infos(rows)
 
     def _reset_mask(self, mask: Any) -> np.ndarray:
-        """Gymnasium's option to reset some of the environments only."""
+        """Check Gymnasium's option to reset only some of the environments, and return it: (B,) bool."""
         if mask is None:
             return self._all.copy()
         mask = np.asarray(mask)
@@ -89,7 +95,7 @@ class MacopVectorEnv(VectorEnv):
         return mask
 
     def _seed(self, seed: int | Sequence[int | None] | None, rows: np.ndarray) -> None:
-        """Every environment with a seed starts its streams anew; those without go on, or start from entropy."""
+        """Restart the streams of environments with a seed. The others continue; at first, they start from entropy."""
         seeds: list[int | None]
         if seed is None:
             seeds = [None] * self.num_envs
@@ -130,7 +136,7 @@ class MacopVectorEnv(VectorEnv):
         return self._observation(), rewards, terminations, truncations, infos
 
     def _final_infos(self) -> dict[str, Any]:
-        """The last observation and info of the episodes that have just ended, before they are reset."""
+        """Return the last observation and info of the episodes that have just ended, before they are reset."""
         over, observation = self._over, self._observation()
         final_obs = np.full(self.num_envs, None, dtype=object)
         for b in np.flatnonzero(over):
@@ -142,23 +148,23 @@ class MacopVectorEnv(VectorEnv):
         return self._game.batch.obs[:, : self._m].reshape(self.num_envs, -1).copy()
 
     def _infos(self, rows: np.ndarray) -> dict[str, Any]:
-        """Masks, teammates and what the world tells, with Gymnasium's `_key` arrays that say where they hold."""
+        """Return masks, teammates and the world's infos, with Gymnasium's `_key` arrays that say where they are valid."""
         population = self._game.population
         found = {"action_mask": self.action_masks(), "teammate": population.names[population.who]}
         found |= self.world.info(self._game.batch.state)
         return found | {f"_{name}": rows.copy() for name in found}
 
     def action_masks(self) -> np.ndarray:
-        """What the controlled agents may do now: int8 (B,A), or (B,m,A)."""
+        """Return the masks of available actions: int8 (B,A), or (B,m,A) with m > 1 controllable agents."""
         mask = self._game.batch.mask
         return mask[:, 0].copy() if self._m == 1 else mask[:, : self._m].copy()
 
     def state(self) -> np.ndarray:
-        """The global states, for centralised training: (B,S) float32."""
+        """Return the global states, for centralised training: (B,S) float32."""
         return self._game.batch.global_state()
 
     def render(self) -> tuple[Any, ...] | None:
-        """One picture, or text, per environment."""
+        """Return a picture or a text for each environment; None without a render mode."""
         if self.render_mode is None:
             return None
         batch, population = self._game.batch, self._game.population

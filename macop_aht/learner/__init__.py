@@ -1,4 +1,4 @@
-"""The learning engine: stacks of networks, mixers, replay, update, rollouts. Needs torch."""
+"""The learning engine: stacks of networks, mixers, replay, updates and rollouts. It needs torch."""
 
 try:
     import torch  # noqa: F401

@@ -1,4 +1,4 @@
-"""The one place that decides where tensors live, and how many threads work if nobody says so."""
+"""The device of tensors, and the default number of threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import torch
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:1`."""
+    """Return a device: `auto` (CUDA if available, else CPU), `cpu`, `cuda` or `cuda:NUMBER`.
+
+    Raises `ValueError` for other names, and for a CUDA device that the machine does not have.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -18,10 +21,15 @@ def choose_device(name: str = "auto") -> torch.device:
     if device is None or device.type not in ("cpu", "cuda"):
         raise ValueError(f"unknown device {name!r}; allowed are auto, cpu, cuda and cuda:NUMBER")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {name!r} is not there: {torch.cuda.device_count()} CUDA devices are; use auto or cpu")
+        raise ValueError(
+            f"device {name!r} is not there: there are {torch.cuda.device_count()} CUDA devices; use auto or cpu"
+        )
     return device
 
 
 def default_threads() -> int:
-    """Two where there are two cores: a network's pass and its target's go side by side, and a third would find little to do."""
+    """Return the default number of threads: 2, or 1 on one core.
+
+    Two threads run the passes of a network and of its target at the same time. A third thread would have little to do.
+    """
     return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

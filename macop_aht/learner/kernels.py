@@ -1,11 +1,11 @@
-"""What goes step by step through sequences, compiled for the CPU: packing, the GRU's way there and back, and the targets.
+"""Compiled CPU kernels for sequences: packing, the GRU's forward and backward pass, and the λ targets.
 
-A step's matrices are small (tens of rows, 64 wide), so that calling a product would cost more than the product. Four rows and
-four columns of it are taken at once: each number that is loaded is then used four times.
+The matrices of one step are small (tens of rows, 64 wide), so calling a matrix product would cost more than the product itself.
+The kernels multiply blocks of four rows and four columns. Each loaded number is then used four times.
 
-The rows of each of P members are shared out in CHUNKS tasks, and a call does the tasks from `first_task` up to `last_task`, so
-that threads can share them; the results do not depend on who does which. Arrays are contiguous, and float32 but for what is
-packed; outputs come last.
+The rows of each of P members are divided into CHUNKS tasks. A call does the tasks from `first_task` up to `last_task`, so that
+threads can share them. The results do not depend on the division. Arrays are contiguous, and float32 except for packed ones.
+Outputs are the last arguments.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numba import njit
 CHUNKS = 2
 BLOCK = 4
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
-_LIMIT = np.float32(7.9053111)  # where tanh is 1 in single precision
-# tanh(x) is about x * p(x^2) / q(x^2); the coefficients, from the highest power down
+_LIMIT = np.float32(7.9053111)  # tanh is 1 here in single precision
+# Coefficients of tanh(x) = x * p(x^2) / q(x^2), approximately, from the highest power down.
 _P = tuple(
     np.float32(c)
     for c in (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
@@ -33,9 +33,9 @@ def pack(
     counts, ring, slot, seats, length, obs, mask, action, reward, state,
     inputs, packed_mask, packed_action, packed_reward, packed_state, real,
 ):  # fmt: skip
-    """The first `counts[t]` of the episodes in `ring` and `slot`, (P,batch) each, at every step t: see `replay`.
+    """Pack the first `counts[t]` of the episodes in `ring` and `slot`, (P,batch) each, at every step t: see `replay`.
 
-    `inputs` (P,M,N,in), zero before, are the networks': the observation, the last action and the agent.
+    `inputs` (P,M,N,in) must be zeros before. It becomes the networks' input: observation, last action and agent index.
     """
     agents, size, actions = len(seats), obs.shape[-1], mask.shape[-1]
     for p in range(len(ring)):
@@ -61,7 +61,7 @@ def pack(
 
 @njit(inline="always")
 def _tanh(x):
-    """In single precision, and so that a loop can do eight at a time."""
+    """Return tanh in single precision, without branches, so that a loop can be vectorised."""
     x = min(max(x, -_LIMIT), _LIMIT)
     s = x * x
     p = (((((_P[0] * s + _P[1]) * s + _P[2]) * s + _P[3]) * s + _P[4]) * s + _P[5]) * s + _P[6]
@@ -76,7 +76,7 @@ def _sigmoid(x):
 
 @njit(error_model="numpy", fastmath=True)
 def _add_product(rows, start, count, weight, out, to):
-    """out[to : to + count] += rows[start : start + count] @ weight, of at most BLOCK rows; inner sizes are multiples of BLOCK."""
+    """Compute out[to : to + count] += rows[start : start + count] @ weight; count <= BLOCK, and BLOCK divides the inner size."""
     inner, outer = weight.shape
     r, o = start, to
     if count == BLOCK:
@@ -102,10 +102,11 @@ def _add_product(rows, start, count, weight, out, to):
 
 @njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
 def forward(first_task, last_task, gates, weight, bias, counts, hidden, squashed, product):
-    """`gates` (P,M,3H) of the inputs, `weight` (P,H,3H), `bias` (P,3H), `counts` (T,), from zero memory -> `hidden` (P,M,H).
+    """Run the GRU from zero memory: `gates` (P,M,3H), `weight` (P,H,3H), `bias` (P,3H), `counts` (T,) -> `hidden` (P,M,H).
 
-    For the way back, unless they are empty: `squashed` (P,M,3H) is reset, update and new after their functions, `product` (P,M,H)
-    the recurrent part of new before the reset.
+    `gates` is the inputs' part of the gates. Unless they are empty, two arrays are filled for the backward pass: `squashed`
+    (P,M,3H) with the reset, update and new gates after their functions, and `product` (P,M,H) with the recurrent part of the new
+    gate before the reset.
     """
     size = hidden.shape[2]
     keeps = squashed.shape[1] > 0
@@ -145,12 +146,12 @@ def forward(first_task, last_task, gates, weight, bias, counts, hidden, squashed
 
 @njit(cache=True, error_model="numpy", fastmath=True, nogil=True)
 def backward(first_task, last_task, grad_hidden, weight, squashed, product, before, counts, grad_gates, grad_recurrent):
-    """The gradients of both halves of the gates, (P,M,3H) each; `before` (P,M,H) is the memory that each row came with."""
+    """Compute the gradients of the gates' two parts, (P,M,3H) each; `before` (P,M,H) is the memory before each row's step."""
     _, total, size = before.shape
     for task in range(first_task, last_task):
         p, chunk = task // CHUNKS, task % CHUNKS
         back = np.ascontiguousarray(weight[p].T)
-        carried = np.zeros((counts[0], size), dtype=np.float32)  # from the step after; rows that end here have none
+        carried = np.zeros((counts[0], size), dtype=np.float32)  # from the next step; zero for rows that end here
         start = total
         for t in range(len(counts) - 1, -1, -1):
             start -= counts[t]
@@ -175,9 +176,9 @@ def backward(first_task, last_task, grad_hidden, weight, squashed, product, befo
 
 @njit(cache=True, error_model="numpy")
 def lambda_target(counts, gamma, td_lambda, reward, continues, real, next_value, target):
-    """Targets (P,M), from the last step to the first; see `update`. All of one thread: there is little to do."""
+    """Compute λ targets (P,M) from the last step to the first; see `update`. One thread suffices."""
     members, start = target.shape
-    later, later_start = 0, 0  # rows of the step after, and where they begin
+    later, later_start = 0, 0  # the number of rows of the next step, and where they begin
     for t in range(len(counts) - 1, -1, -1):
         start -= counts[t]
         for p in range(members):

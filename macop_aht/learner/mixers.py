@@ -1,4 +1,4 @@
-"""From the agents' Q values to the team's: a sum (VDN), or a monotone network conditioned on the global state (QMIX)."""
+"""Mixers: they turn the agents' Q values into the team's, by a sum (VDN) or by a monotone network on the state (QMIX)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ HYPER, EMBED = 64, 32
 
 
 class Vdn(nn.Module):
-    """The sum over agents."""
+    """VDN: the team's value is the sum over agents."""
 
     needs_state = False
 
     def forward(self, q: Tensor, state: Tensor, agent: Tensor | None = None) -> Tensor:
-        """(P,M,N) (P,M,S) -> (P,M)."""
+        """Return the team's values: (P,M,N) (P,M,S) -> (P,M)."""
         return q.sum(dim=-1)
 
 
 class Qmix(nn.Module):
-    """P mixing networks, their weights from hypernetworks on the state and never negative: each agent's best is the team's."""
+    """QMIX: P mixing networks, whose weights come from hypernetworks on the global state.
+
+    The weights are never negative, so the best action of each agent is best for the team.
+    """
 
     needs_state = True
 
@@ -40,7 +43,7 @@ class Qmix(nn.Module):
         self.bias2 = Linear(population, EMBED, 1, generator)
 
     def forward(self, q: Tensor, state: Tensor, agent: Tensor | None = None) -> Tensor:
-        """(P,M,N) (P,M,S) -> (P,M); where not all agents are mixed, `agent` (N,) says which are."""
+        """Return the team's values: (P,M,N) (P,M,S) -> (P,M). `agent` (N,) says which agents are mixed, if not all are."""
         weight1 = self.weight1(torch.relu(self.weight1_hidden(state))).abs().unflatten(-1, (self.agents, EMBED))
         if agent is not None:
             weight1 = weight1[:, :, agent]
@@ -53,7 +56,7 @@ class Qmix(nn.Module):
 def make_mixer(
     name: MixerName, population: int, agents: int, state: int, generator: torch.Generator | None = None
 ) -> Vdn | Qmix:
-    """The mixer of that name for P teams."""
+    """Return a mixer for P teams. Raises `ValueError` for an unknown name."""
     if name == "vdn":
         return Vdn()
     if name == "qmix":

@@ -1,11 +1,10 @@
 """A stack of GRUs over sequences of different lengths, in packed form.
 
-Packed means: rows are sorted by length, longest first, and only rows that are still running are kept at each step. Step t
-has `counts[t]` rows, the steps lie one behind the other, M = sum(counts) rows in all, and row r of step t + 1 continues row r of
-step t. Nothing is ever computed for padding.
+Packed form has no padding. Sequences are sorted by length, the longest first. Step t has `counts[t]` rows, one for each sequence
+that is still running. The rows of all steps are concatenated: M = sum(counts). Row r of step t + 1 continues row r of step t.
 
-The gradient is written out, so that the weights' gradient is one product over all steps. On the CPU, compiled kernels go through
-the steps; their twins in plain torch do everywhere else.
+The gradient is written by hand, so that the gradient of the weights is one product over all steps. On the CPU, compiled kernels
+run the steps. Elsewhere, their twins in plain torch do.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from macop_aht.learner.threads import begin, thread_count
 
 
 def packing(length: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], tuple[int, ...]]:
-    """Episodes of these lengths, (B,), in packed form: the step and the episode of every row, (M,) each; and the counts."""
+    """Return the packed form of episodes of these lengths, (B,): the step and the episode of each row, (M,) each; the counts."""
     order = np.argsort(-length, kind="stable")
     counts = [int((length > step).sum()) for step in range(length.max())]
     step, episode = np.repeat(np.arange(len(counts)), counts), np.concatenate([order[:count] for count in counts])
@@ -31,7 +30,7 @@ def packing(length: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], tuple[in
 
 
 def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-    """One step of a GRU from both halves of its gates (reset, update, new): (…,3H) (…,3H) (…,H) -> (…,H)."""
+    """Return one step of a GRU from both parts of its gates (reset, update, new): (…,3H) (…,3H) (…,H) -> (…,H)."""
     size = hidden.shape[-1]
     reset_update = torch.sigmoid(gates[..., : 2 * size] + recurrent[..., : 2 * size])
     new = torch.tanh(torch.addcmul(gates[..., 2 * size :], reset_update[..., :size], recurrent[..., 2 * size :]))
@@ -39,7 +38,7 @@ def cell(gates: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
 
 
 def _before(hidden: Tensor, counts: Sequence[int]) -> Tensor:
-    """The memory that each row came with: the hidden state of its previous step, zero at first."""
+    """Return the memory before each row's step: the hidden state of its previous step, zeros at first."""
     before, at = torch.empty_like(hidden), counts[0]
     before[:, :at] = 0.0
     for last, count in pairwise(counts):
@@ -57,7 +56,7 @@ def _forward(
     squashed: Tensor,
     product: Tensor,
 ) -> None:
-    """What `kernels.forward` does, in torch."""
+    """Do in torch what `kernels.forward` does."""
     size, start = weight.shape[1], 0
     last = gates.new_zeros(gates.shape[0], counts[0], size)
     for count in counts:
@@ -77,7 +76,7 @@ def _backward(
     grad_hidden: Tensor, weight: Tensor, squashed: Tensor, product: Tensor, before: Tensor, counts: Sequence[int],
     grad_gates: Tensor, grad_recurrent: Tensor,
 ) -> None:  # fmt: skip
-    """What `kernels.backward` does, in torch."""
+    """Do in torch what `kernels.backward` does."""
     population, start, size = before.shape
     carried = before.new_zeros(population, 0, size)
     for count in reversed(counts):
@@ -96,12 +95,12 @@ def _backward(
 
 
 def _compiled(tensor: Tensor) -> bool:
-    """Whether the kernels can do it: they are for numbers in single precision on the CPU, and sizes in whole blocks."""
+    """Return whether the kernels can be used: float32 on the CPU, with a width in whole blocks."""
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.shape[-1] % kernels.BLOCK == 0
 
 
 def _through(kernel: Any, tensors: Sequence[Tensor], counts: Sequence[int], outputs: Sequence[Tensor]) -> None:
-    """Call a kernel, in all threads that have nothing else to do."""
+    """Call a kernel, with its tasks shared among the threads."""
     arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
     arguments = (*arrays, np.array(counts), *[output.numpy() for output in outputs])
     tasks = kernels.CHUNKS * len(arrays[0])
@@ -115,7 +114,7 @@ def _through(kernel: Any, tensors: Sequence[Tensor], counts: Sequence[int], outp
 def _hidden(
     gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int], squashed: Tensor, product: Tensor
 ) -> Tensor:
-    """The hidden states (P,M,H); `squashed` and `product` are filled, unless they are empty."""
+    """Return the hidden states (P,M,H). `squashed` and `product` are filled, unless they are empty."""
     hidden = gates.new_empty(*gates.shape[:2], weight.shape[1])
     if _compiled(weight):
         _through(kernels.forward, (gates, weight, bias), counts, (hidden, squashed, product))
@@ -125,12 +124,14 @@ def _hidden(
 
 
 class PackedGru(torch.autograd.Function):
-    """The recurrence with its gradient."""
+    """The recurrence of the GRU with its gradient."""
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, weight: Tensor, bias: Tensor, counts: tuple[int, ...]) -> Tensor:
-        squashed = torch.empty_like(gates)  # reset, update, new, after their functions
-        product = gates.new_empty(*gates.shape[:2], weight.shape[1])  # the recurrent part of new, before the reset gate
+        squashed = torch.empty_like(gates)  # reset, update and new gate, after their functions
+        product = gates.new_empty(
+            *gates.shape[:2], weight.shape[1]
+        )  # the recurrent part of the new gate, before the reset
         hidden = _hidden(gates, weight, bias, counts, squashed, product)
         ctx.save_for_backward(weight, hidden, squashed, product)
         ctx.counts = counts
@@ -150,7 +151,7 @@ class PackedGru(torch.autograd.Function):
 
 
 def packed_gru(gates: Tensor, weight: Tensor, bias: Tensor, counts: Sequence[int]) -> Tensor:
-    """Hidden states of all rows at all steps, from zero memory: (P,M,3H) (P,H,3H) (P,3H) -> (P,M,H)."""
+    """Return the hidden states of all rows, from zero memory: (P,M,3H) (P,H,3H) (P,3H) -> (P,M,H)."""
     if torch.is_grad_enabled():
         return PackedGru.apply(gates, weight, bias, tuple(counts))
     nothing = gates.new_empty(gates.shape[0], 0, 0)

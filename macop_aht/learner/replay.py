@@ -1,4 +1,4 @@
-"""Whole episodes in preallocated arrays, a ring or several for every member of the stack, sampled in packed form."""
+"""The replay buffer: whole episodes in preallocated rings, one or more for each member, sampled in packed form."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from macop_aht.scenarios.spec import World
 
 @dataclass(frozen=True)
 class Packed:
-    """Sampled episodes of every member, sorted by length, only the steps that exist: see `recurrence`.
+    """Sampled episodes of every member in packed form: see `recurrence`.
 
-    Where members differ in their lengths, the longest counts; `real` tells the steps that are a member's own.
+    `counts` follows the longest episodes of any member. Members with shorter ones have rows that are not steps of theirs; `real`
+    is 0 there.
     """
 
-    counts: tuple[int, ...]  # rows at each step, the longest member's
-    agent: Tensor  # (N,) the index of each agent whose experience this is
-    following: Tensor  # (M,) where the next step of the same row lies, 0 where none does
-    inputs: Tensor  # (P,M,N,in) of the networks
+    counts: tuple[int, ...]  # rows at each step
+    agent: Tensor  # (N,) the indices of the agents whose experience this is
+    following: Tensor  # (M,) the row of the next step of the same episode; 0 if there is none
+    inputs: Tensor  # (P,M,N,in) the networks' input
     mask: Tensor  # (P,M,N,A) bool
     action: Tensor  # (P,M,N)
     reward: Tensor  # (P,M)
-    real: Tensor  # (P,M) 1 where a step was taken
-    continues: Tensor  # (P,M) 1 where the value of the next step counts
-    state: Tensor  # (P,M,S), S = 0 where no mixer wants it
+    real: Tensor  # (P,M) 1 where the row is a step of the member
+    continues: Tensor  # (P,M) 1 where the value of the next step belongs to the target
+    state: Tensor  # (P,M,S); S = 0 where the mixer does not need it
 
     def every(self, k: int) -> tuple[Packed, Tensor]:
-        """Every k-th episode of it, and where its steps lie in this one: (M',)."""
+        """Return every k-th episode, and the rows of its steps in this one: (M',)."""
         start, kept = 0, []
         for count in self.counts:
             kept.append(torch.arange(start, start + count, k))
@@ -50,10 +51,10 @@ class Packed:
 
 
 class Replay:
-    """The last `capacity` episodes of each of P members, or of each of their rings: member p's are p*R … p*R+R-1.
+    """The last `capacity` episodes of each of P members, or of each of their rings.
 
-    An episode is written step by step into the slot that `begin` gave, and can be sampled once `end` was called. A member
-    that has several rings draws evenly from them.
+    With R rings per member, those of member p are p*R … p*R+R-1, and the member samples evenly from them. An episode is written
+    step by step into the slot that `begin` returned. It can be sampled after `end` was called.
     """
 
     _CONTENT = ("obs", "mask", "state", "action", "reward", "length", "truncated")
@@ -67,7 +68,7 @@ class Replay:
         seats: Sequence[int] | None = None,
         rings: int = 1,
     ) -> None:
-        """Only the agents in `seats` are kept; without it, all. `rings` of that capacity for every member."""
+        """Keep the agents in `seats` (default: all), with `rings` rings of that capacity for every member."""
         self.seats = np.arange(world.n_agents) if seats is None else np.array(seats)
         agents, obs, actions = len(self.seats), len(world.observations), len(world.actions)
         self.shape, self.capacity, self.limit, self.rings = Shape.of(world), capacity, world.limit, rings
@@ -78,10 +79,10 @@ class Replay:
         self.state = np.zeros((*steps, world.state_dim if with_state else 0), dtype=np.float32)
         self.action = np.full((*steps, agents), -1, dtype=np.int64)
         self.reward = np.zeros(steps, dtype=np.float32)
-        self.length = np.zeros((population, capacity), dtype=np.int64)  # 0 where there is no finished episode
+        self.length = np.zeros((population, capacity), dtype=np.int64)  # 0 without a finished episode
         self.truncated = np.zeros((population, capacity), dtype=np.bool_)
         self._next = np.zeros(population, dtype=np.int64)
-        self._full = False  # whether a ring has gone around
+        self._full = False  # whether a ring was ever full
 
     def clear(self) -> None:
         """Forget everything."""
@@ -90,26 +91,26 @@ class Replay:
         self._full = False
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was ever written, for a checkpoint."""
+        """Return all slots that were ever written, for a checkpoint."""
         used = self._used()
         arrays = {name: getattr(self, name)[:, :used] for name in self._CONTENT}
         return {**arrays, "next": self._next, "full": np.array(self._full)}
 
     def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state_arrays` gave."""
+        """Load the arrays that `state_arrays` returned."""
         self._next[:], self._full = arrays["next"], bool(arrays["full"])
         for name in self._CONTENT:
             getattr(self, name)[:, : arrays[name].shape[1]] = arrays[name]
 
     def episodes(self, ring: int, slots: np.ndarray) -> dict[str, np.ndarray]:
-        """Copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""
+        """Return copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""
         return {name: getattr(self, name)[ring, slots] for name in self._CONTENT}
 
     def _used(self) -> int:
         return self.capacity if self._full else int(self._next.max())
 
     def begin(self, members: np.ndarray) -> np.ndarray:
-        """A slot for a new episode in each of the rings given: (R,) -> (R,). What was there is forgotten."""
+        """Return a slot for a new episode in each of these rings: (R,) -> (R,). Old episodes there are forgotten."""
         slots = np.empty(len(members), dtype=np.int64)
         for row, p in enumerate(members):
             slots[row] = self._next[p]
@@ -119,23 +120,26 @@ class Replay:
         return slots
 
     def end(self, members: np.ndarray, slots: np.ndarray, lengths: np.ndarray, truncated: np.ndarray) -> None:
-        """The episodes in these slots are finished, after so many steps each."""
+        """Finish the episodes in these slots, of these lengths in steps."""
         self.length[members, slots] = lengths
         self.truncated[members, slots] = truncated
 
     def __len__(self) -> int:
-        """The largest batch that every member can draw evenly from its rings."""
+        """Return the largest batch that every member can sample evenly from its rings."""
         return self.rings * int((self.length > 0).sum(axis=1).min())
 
     def sample(self, batch: int, rng: np.random.Generator, device: torch.device, through_limit: bool = False) -> Packed:
-        """`batch` different episodes of each member; `through_limit` keeps the value behind a time limit."""
+        """Return `batch` different episodes of each member.
+
+        With `through_limit`, a target at the time limit bootstraps from the last observation.
+        """
         population = len(self.length) // self.rings
         drawn = [self._draw(p, batch, rng) for p in range(population)]
         ring, slots = (np.stack(parts) for parts in zip(*drawn, strict=True))
         return self.pack(slots, device, through_limit, ring)
 
     def _draw(self, member: int, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Rings and slots of a member's batch, as many of each ring; where it does not come out, chance says which have more."""
+        """Return rings and slots of a member's batch, evenly from each ring; the remainder goes to random rings."""
         order = rng.permutation(self.rings) if self.rings > 1 else np.zeros(1, dtype=np.int64)
         ring = member * self.rings + order[np.arange(batch) % self.rings]
         slots = np.empty(batch, dtype=np.int64)
@@ -147,10 +151,12 @@ class Replay:
     def pack(
         self, slots: np.ndarray, device: torch.device, through_limit: bool = False, ring: np.ndarray | None = None
     ) -> Packed:
-        """The episodes in these slots of these rings, (P,batch), in packed form; without `ring`, of each member's own."""
+        """Return the episodes in these slots, (P,batch), in packed form. `ring` (P,batch) is each member's own by default."""
         if ring is None:
             ring = np.arange(len(slots))[:, None].repeat(slots.shape[1], axis=1)
-        seen = self.length[ring, slots] + (self.truncated[ring, slots] if through_limit else 0)  # observations of each
+        seen = self.length[ring, slots] + (
+            self.truncated[ring, slots] if through_limit else 0
+        )  # observations of each episode
         order = np.argsort(-seen, axis=1, kind="stable")
         ring, slots, seen = (np.take_along_axis(part, order, axis=1) for part in (ring, slots, seen))
         running = seen[:, None, :] > np.arange(seen.max())[None, :, None]  # (P,T,batch)

@@ -1,4 +1,4 @@
-"""P teams that learn by self-play, each on its own, in one stack."""
+"""Self-play: P independent teams that learn in one stack."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from macop_aht.scenarios.spec import World
 
 @dataclass(frozen=True)
 class SelfPlayConfig:
-    """How many teams are trained, and how."""
+    """The settings of a self-play training."""
 
-    teams: int = setting(4, "teams to train side by side")
+    teams: int = setting(4, "number of teams to train in one stack")
     steps: int = setting(125_000, "environment steps per team")
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
@@ -31,7 +31,7 @@ class SelfPlayConfig:
 
 
 def self_play_source(world: World, net: Stack, config: TrainingConfig, seed: int, device: torch.device) -> Source:
-    """Self-play episodes of every member, into a replay of their own."""
+    """Return a source of self-play episodes of every member, with a new replay buffer."""
     replay = Replay(world, net.population, config.capacity, with_state=config.mixer == "qmix")
     member = np.repeat(np.arange(net.population), config.envs)
     return Source(Collector(world, Seating.self_play(net, config.envs), member, replay, seed, device))
@@ -44,7 +44,7 @@ def self_play_training(
     device: torch.device,
     terms: Mapping[str, tuple[float, Term]] | None = None,
 ) -> Training:
-    """Same seed and threads, same weights."""
+    """Return the training of a self-play population. The same seed and threads give the same weights."""
     generator, training = torch.Generator().manual_seed(seed), config.training
     net = Stack(Shape.of(world), config.teams, generator).to(device)
     mixer = make_mixer(training.mixer, config.teams, world.n_agents, world.state_dim, generator).to(device)
@@ -53,6 +53,6 @@ def self_play_training(
 
 
 def self_play_returns(world: World, net: Stack, episodes: int, seed: int, device: torch.device) -> np.ndarray:
-    """The greedy return of every member with itself: (P,)."""
+    """Return the mean greedy return of every member in self-play: (P,)."""
     seating = Seating.self_play(net, envs=episodes)
     return greedy_returns(world, seating, 1, seed, device).reshape(net.population, episodes).mean(axis=1)

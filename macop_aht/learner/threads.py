@@ -1,8 +1,8 @@
-"""Threads of our own: helpers that sleep when there is nothing to do.
+"""A pool of helper threads, which sleep when they have no work.
 
-torch keeps to one thread: its workers spin between two operations, and where another process wants the core that they spin on, a
-training stands still. What is shared out is large enough to be worth waking somebody: a whole network's pass, all steps of
-a GRU. Results do not depend on how many threads there are.
+torch itself uses one thread. Its own workers spin between two operations. If another process needs their core, the training then
+almost stops. The helpers get large pieces of work: the whole pass of a network, or all steps of a GRU. Results do not depend on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _count = 1
 
 
 def use_threads(count: int) -> None:
-    """So many threads work from now on, this one among them."""
+    """Set the number of threads, including the calling one."""
     global _count
     _count = count
     torch.set_num_threads(1)
 
 
 def thread_count() -> int:
-    """How many threads there are to share work out to, this one among them."""
+    """Return the number of threads, including the calling one."""
     return _count
 
 
@@ -36,7 +36,10 @@ def _helpers(count: int) -> ThreadPoolExecutor:
 
 
 def begin(work: Callable[..., Result], *arguments: Any) -> Callable[[], Result]:
-    """Leave work to the helpers; gives what ends it. What no helper has begun by then is done where it is wanted."""
+    """Give work to a helper thread, and return a function that returns its result.
+
+    If no helper has begun the work when the result is wanted, the caller does it.
+    """
     if _count == 1:
         return partial(work, *arguments)
     return partial(_end, _helpers(_count - 1).submit(work, *arguments), work, *arguments)

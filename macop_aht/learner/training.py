@@ -1,4 +1,4 @@
-"""A phase of training: episodes are collected from one or more sources, and a stack is updated as they come in."""
+"""A phase of training: episodes come from one or more sources, and each finished episode counts towards an update."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a stack is trained, whatever it is trained for."""
+    """The settings of a training phase."""
 
-    mixer: MixerName = setting("vdn", "how the agents' values become the team's")
-    ratio: float = setting(2.0, "episodes that a network collects from its first source per update of it")
-    envs: int = setting(32, "environments per network and source, in lockstep")
+    mixer: MixerName = setting("vdn", "how the agents' values become the team's value")
+    ratio: float = setting(2.0, "episodes of a network from its first source per update, above 0")
+    envs: int = setting(32, "environments per network and source that step together")
     batch: int = setting(32, "episodes per network and update")
-    capacity: int = setting(5_000, "episodes that the replay of a network holds")
-    target_every: int = setting(200, "episodes per network between copies of the target network")
-    epsilon_start: float = setting(1.0, "chance of a random action at first")
-    epsilon_end: float = setting(0.05, "chance of a random action in the end")
-    epsilon_steps: int = setting(50_000, "steps of a network from the one to the other, after its first reward")
-    persistence: float = setting(0.9, "chance that a random action is the last one again (deviation 4)")
-    together: float = setting(0.5, "chance that a team explores as one (deviation 4)")
-    epsilon_waits: bool = setting(True, "whether it falls only after the network's first reward (deviation 4)")
+    capacity: int = setting(5_000, "episodes in the replay buffer of a network")
+    target_every: int = setting(200, "episodes of a network between copies to its target network")
+    epsilon_start: float = setting(1.0, "probability of a random action at first")
+    epsilon_end: float = setting(0.05, "probability of a random action in the end")
+    epsilon_steps: int = setting(50_000, "steps of a network over which epsilon falls")
+    persistence: float = setting(0.9, "probability that a random action repeats the last action (deviation 4)")
+    together: float = setting(0.5, "probability that the agents of a team share their random draws (deviation 4)")
+    epsilon_waits: bool = setting(True, "whether epsilon falls only after the network's first reward (deviation 4)")
     update: UpdateConfig = field(default_factory=UpdateConfig)
 
     def __post_init__(self) -> None:
@@ -51,35 +51,41 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Source:
-    """Where episodes come from; of several, the one that is most behind its share goes on."""
+    """A source of episodes, such as self-play or cross-play with a group.
+
+    Of several sources, the one that has the fewest episodes for its share takes the next step.
+    """
 
     collector: Collector
     share: float = 1.0
-    explorers: Sequence[int] | None = None  # the agents that explore; None: all
+    explorers: Sequence[int] | None = None  # the agents that explore; None: all agents
 
 
 @dataclass
 class Progress:
-    """How far the training is; figures per network, but for the steps."""
+    """The state of a training phase. Figures are per network, except `steps`."""
 
     steps: int = 0  # of all networks and sources together
     episodes: float = 0.0  # of the first source
     updates: int = 0
     updates_owed: float = 0.0
     since_target: float = 0.0  # episodes since the target was copied
-    mean_return: float = 0.0  # of the last few hundred episodes of the first source, exploring
+    mean_return: float = 0.0  # of the last few hundred episodes of the first source, with exploration
     td_loss: float = 0.0  # of the last update
     seconds: float = 0.0
 
 
 def epsilon_at(config: TrainingConfig, steps: np.ndarray) -> np.ndarray:
-    """Linear from start to end; `steps` of a network since its first reward: (P,) -> (P,)."""
+    """Return epsilon, which falls linearly; `steps` of each network since its first reward: (P,) -> (P,)."""
     done = np.clip(steps / config.epsilon_steps, 0.0, 1.0)
     return config.epsilon_start + done * (config.epsilon_end - config.epsilon_start)
 
 
 class Training:
-    """A phase that can be stopped after any step and taken up again. The TD loss is on the first source's replay."""
+    """A phase of training that can be stopped after any step, and resumed.
+
+    The TD loss is computed on the replay buffer of the first source.
+    """
 
     def __init__(
         self,
@@ -91,7 +97,7 @@ class Training:
         terms: Mapping[str, tuple[float, Term]] | None = None,
         play: Play = "self",
     ) -> None:
-        """`steps` of all networks and sources together; `play` says which of the learner's mixers the TD loss goes through."""
+        """Set up a phase of `steps` steps, of all networks and sources together. `play` chooses the mixer of the TD loss."""
         self.config, self.learner, self.sources, self.steps = config, learner, sources, steps
         self.terms, self.play, self.progress = terms, play, Progress()
         self.replay = sources[0].collector.replay
@@ -102,16 +108,17 @@ class Training:
 
     @property
     def done(self) -> bool:
+        """Whether all steps were taken."""
         return self.progress.steps >= self.steps
 
     def run(self) -> None:
-        """To the end; the network is then the average of its last weights."""
+        """Run to the end. The network then becomes the average of its last weights (deviation 5)."""
         while not self.done:
             self.step()
         self.learner.settle()
 
     def step(self) -> None:
-        """One environment step of one source, and the updates that its finished episodes call for."""
+        """Take one environment step of one source, and the updates that are due then."""
         source = min(self.sources, key=lambda source: source.collector.episodes / source.share)
         member, returns = source.collector.step(self._exploration(source))
         self.progress.steps += source.collector.size
@@ -157,21 +164,24 @@ class Training:
             following: Callable[[], Packed] = partial(self.replay.sample, *sampling)
             for left in reversed(range(int(due))):
                 losses = learner.losses(following(), self.terms, self.play)
-                if left:  # drawn while the gradients are computed
+                if left:  # the next batch is sampled while the gradients are computed
                     following = begin(self.replay.sample, *sampling)
                 progress.td_loss = float(learner.descend(losses, self.terms)["td"].mean())
                 progress.updates += 1
                 if not isfinite(progress.td_loss):
                     raise RuntimeError(
                         f"the loss is {progress.td_loss} after {progress.updates} updates; set a smaller learning rate or "
-                        "smaller weights"
+                        "smaller weights of the loss terms"
                     )
         if progress.since_target >= config.target_every:
             self.learner.copy_target()
             progress.since_target = 0.0
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """All that the rest of the training depends on: arrays, and a note in JSON. For phases with one source and no terms."""
+        """Return everything that the rest of the training depends on: arrays, and a note for JSON.
+
+        This is for phases with one source and no terms.
+        """
         collector = self.sources[0].collector
         arrays = {
             "learner": self.learner.state_arrays(),
@@ -187,7 +197,7 @@ class Training:
         return arrays, note
 
     def load_state(self, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
-        """Go on where `state` was taken."""
+        """Restore what `state` returned."""
         collector = self.sources[0].collector
         self.learner.load_arrays(arrays["learner"])
         self.replay.load_arrays(arrays["replay"])

@@ -1,4 +1,4 @@
-"""One gradient step of a stack of teams: double Q-learning with a mixer, and whatever terms a method adds."""
+"""One gradient step of a stack of teams: double Q-learning with a mixer, and the loss terms that a method adds."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ Term = Callable[
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """How a stack learns from a batch."""
+    """The settings of an update."""
 
-    learning_rate: float = setting(5e-4, "of Adam")
-    gamma: float = setting(0.99, "discount per step")
-    max_grad_norm: float = setting(10.0, "per network")
-    td_lambda: float = setting(0.8, "share of the later targets in a target (deviation 3; the paper's: 0)")
-    averaging: float = setting(0.99, "share that the average of the weights, the training's result, keeps in an update")
-    bootstrap_at_limit: bool = setting(False, "whether the time limit is no end for the update")
+    learning_rate: float = setting(5e-4, "learning rate of Adam, above 0")
+    gamma: float = setting(0.99, "discount per step, in 0..1")
+    max_grad_norm: float = setting(10.0, "largest norm of a network's gradient, above 0")
+    td_lambda: float = setting(0.8, "lambda of the targets, in 0..1; 0 is the paper's one-step target (deviation 3)")
+    averaging: float = setting(
+        0.99, "decay of the average of the weights, in 0..0.9999; 0: the last weights (deviation 5)"
+    )
+    bootstrap_at_limit: bool = setting(False, "whether targets at the time limit use the value of the last observation")
 
     def __post_init__(self) -> None:
         within(self, 0, 1, "gamma", "td_lambda")
@@ -44,22 +46,25 @@ class UpdateConfig:
 
 
 def q_values(net: Stack, batch: Packed) -> Tensor:
-    """Q of every agent at every step: (P,M,N,A)."""
-    counts = [count * len(batch.agent) for count in batch.counts]  # the agents are side by side
+    """Return Q of every agent at every step: (P,M,N,A)."""
+    counts = [count * len(batch.agent) for count in batch.counts]  # the agents of a row are consecutive
     return net(batch.inputs.flatten(1, 2), counts).unflatten(1, batch.inputs.shape[1:3])
 
 
 def masked_mean(values: Tensor, real: Tensor) -> Tensor:
-    """The mean over the steps that were taken: (P,M) (P,M) -> (P,)."""
+    """Return the mean over a member's own steps: (P,M) (P,M) -> (P,)."""
     return (values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1.0)
 
 
 def td_target(
     q: Tensor, target_q: Tensor, target_mixer: nn.Module, batch: Packed, gamma: float, td_lambda: float = 0.0
 ) -> Tensor:
-    """r + gamma * Q'(next state, the actions the online network would take there): (P,M)."""
+    """Return targets: r + gamma * Q'(next state, the best action there by the online network): (P,M).
+
+    With `td_lambda`, they are λ targets.
+    """
     best = q.masked_fill(~batch.mask, -torch.inf).argmax(dim=-1, keepdim=True)
-    value = target_q.gather(-1, best).squeeze(-1)  # (P,M,N) at every step; the next step's is wanted
+    value = target_q.gather(-1, best).squeeze(-1)  # (P,M,N) at every step; the next line takes that of the next step
     next_value = target_mixer(value[:, batch.following], batch.state[:, batch.following], batch.agent)
     if td_lambda == 0:
         return batch.reward + gamma * batch.continues * next_value
@@ -69,12 +74,12 @@ def td_target(
 
 
 def _lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_lambda: float) -> Tensor:
-    """The same with a share of the next step's own target in place of its value, from the last step to the first: (P,M)."""
+    """Return λ targets: a share of the next step's target replaces its value, from the last step to the first: (P,M)."""
     target = batch.reward + gamma * batch.continues * next_value
     start, later, later_start = target.shape[1], 0, 0
     for count in reversed(batch.counts):
         start -= count
-        if later:  # the rows that run on; the others ended here
+        if later:  # the rows with a next step; the others end here
             here, after = slice(start, start + later), slice(later_start, later_start + later)
             surprise = (target[:, after] - next_value[:, here]) * batch.real[:, after]
             target[:, here] += gamma * td_lambda * batch.continues[:, here] * surprise
@@ -83,7 +88,7 @@ def _lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_lambda: f
 
 
 def _compiled_lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_lambda: float) -> Tensor:
-    """The same in one go, on the CPU."""
+    """Return what `_lambda_target` returns, from a compiled kernel on the CPU."""
     target = torch.empty_like(next_value)
     parts = (batch.reward, batch.continues, batch.real, next_value.contiguous(), target)
     kernels.lambda_target(np.array(batch.counts), gamma, td_lambda, *(part.numpy() for part in parts))
@@ -91,24 +96,27 @@ def _compiled_lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_
 
 
 class Learner:
-    """A stack, its mixer, their targets and their optimiser. `cross` mixes in cross-play, where only some agents are its own."""
+    """A stack with its mixers, target networks and optimiser.
+
+    `mixer` is for self-play. `cross` is for cross-play, where only some of the agents are the stack's own (default: VDN).
+    """
 
     def __init__(self, net: Stack, mixer: Vdn | Qmix, config: UpdateConfig, cross: Vdn | Qmix | None = None) -> None:
         self.net, self.config = net, config
         self.mixers = nn.ModuleDict({"self": mixer, "cross": cross or Vdn()})
         self.target_net, self.target_mixers = copy.deepcopy(net), copy.deepcopy(self.mixers)
-        self.average = copy.deepcopy(net)  # of the last weights: what the training ends in
+        self.average = copy.deepcopy(net)  # of the last weights: the result of the training
         self.parameters = [*net.parameters(), *self.mixers.parameters()]
         self._averaging: tuple[list[Tensor], list[Tensor]] = [*self.average.parameters()], [*net.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=config.learning_rate, fused=True)
 
     def td_loss(self, batch: Packed, play: Play = "self") -> Tensor:
-        """The squared TD error of each member: (P,)."""
+        """Return the mean squared TD error of each member: (P,)."""
         target_q = self._begin_target(batch)
         return self._td_loss(batch, play, q_values(self.net, batch), target_q())
 
     def _begin_target(self, batch: Packed) -> Callable[[], Tensor]:
-        """The target network's pass, beside the other network's."""
+        """Start the pass of the target network, which runs beside that of the other network."""
         return begin(torch.no_grad()(q_values), self.target_net, batch)
 
     def _td_loss(self, batch: Packed, play: Play, q: Tensor, target_q: Tensor) -> Tensor:
@@ -122,16 +130,16 @@ class Learner:
     def update(
         self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
     ) -> dict[str, Tensor]:
-        """One step of Adam on the TD loss and the weighted terms. Gives each loss, per member: (P,)."""
+        """Take one step of Adam on the TD loss and the weighted terms. Returns each loss per member: (P,)."""
         losses = self.losses(batch, terms, play)
         return self.descend(losses, terms)
 
     def losses(
         self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
     ) -> dict[str, Tensor]:
-        """The TD loss and the terms, each per member: (P,).
+        """Return the TD loss and the terms, each per member: (P,).
 
-        A term is given the Q values as a function, so that it can leave what they are not needed for to others before it asks.
+        A term gets the Q values as a function. So it can start work on helper threads before it asks for them.
         """
         target_q, q = self._begin_target(batch), cache(partial(q_values, self.net, batch))
         losses = {name: term(self, batch, q) for name, (_, term) in (terms or {}).items()}
@@ -140,7 +148,7 @@ class Learner:
     def descend(
         self, losses: Mapping[str, Tensor], terms: Mapping[str, tuple[float, Term]] | None = None
     ) -> dict[str, Tensor]:
-        """One step of Adam on what `losses` gave, and their figures."""
+        """Take one step of Adam on what `losses` returned. Returns each loss and the norm of the gradient, per member: (P,)."""
         total = losses["td"]
         for name, (weight, _) in (terms or {}).items():
             total = total + weight * losses[name]
@@ -162,7 +170,7 @@ class Learner:
         }
 
     def state_arrays(self) -> dict[str, Any]:
-        """Weights, targets and the optimiser's moments, for a checkpoint."""
+        """Return weights, targets and the optimiser's moments, for a checkpoint."""
         arrays: dict[str, Any] = {part: weights(module) for part, module in self._parts().items()}
         moments = self.optimiser.state_dict()["state"]
         arrays["adam"] = {
@@ -171,7 +179,7 @@ class Learner:
         return arrays
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
-        """Take over what `state_arrays` gave."""
+        """Load the arrays that `state_arrays` returned."""
         for part, module in self._parts().items():
             set_weights(module, arrays.get(part, {}))
         whole = self.optimiser.state_dict()
@@ -183,21 +191,22 @@ class Learner:
 
     @property
     def device(self) -> torch.device:
+        """The device of the parameters."""
         return self.parameters[0].device
 
     def settle(self) -> None:
-        """The network becomes the average of its last weights: deviation 5."""
+        """Replace the network's weights by the average of its last weights (deviation 5)."""
         self.net.load_state_dict(self.average.state_dict())
 
     def copy_target(self) -> None:
-        """The targets become what the networks are now."""
+        """Copy the networks to their targets."""
         self.target_net.load_state_dict(self.net.state_dict())
         self.target_mixers.load_state_dict(self.mixers.state_dict())
 
 
 @torch.no_grad()
 def clip_per_member(parameters: list[nn.Parameter], limit: float) -> Tensor:
-    """Scale each member's gradient to at most `limit`, as if it stood alone. Gives the norms before: (P,)."""
+    """Scale each member's gradient to a norm of at most `limit`. Returns the norms before: (P,)."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     norm = torch.linalg.vector_norm(norms, dim=0)

@@ -1,4 +1,4 @@
-"""The worlds, and the table of scenarios that everything else walks through."""
+"""The worlds, and the table of scenarios (`SCENARIOS`) that the other rooms and the tests walk through."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Scenario:
-    """A world with a name."""
+    """A family with fixed parameters, and the name under which users find it.
+
+    `about` describes it in one line.
+    """
 
     name: str
     family: Family
@@ -80,7 +83,10 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def find(name: str) -> Scenario:
-    """The scenario of that name; an error with a suggestion where there is none."""
+    """Return the scenario of that name.
+
+    Raises `KeyError` with a suggestion where there is none.
+    """
     if name in SCENARIOS:
         return SCENARIOS[name]
     other_case = next((known for known in SCENARIOS if known.lower() == str(name).lower()), str(name))
@@ -93,12 +99,19 @@ def _build(family: Family) -> World:
 
 
 def build(scenario: str | Scenario | Family, **changes: Any) -> World:
-    """The world of a scenario (by name, or as an object), with some of its family's parameters changed."""
+    """Build the world of a scenario, with `changes` to its family's parameters.
+
+    The scenario is a name, a `Scenario` or a family. Returns a `World`; equal arguments return the same object.
+    Raises `KeyError` for an unknown scenario, `TypeError` for an unknown parameter, and what the family raises for a bad value.
+    """
     return build_with(scenario, changes)
 
 
 def build_with(scenario: str | Scenario | Family, changes: dict[str, Any], also: tuple[str, ...] = ()) -> World:
-    """The same; `also` are the arguments that whoever calls takes itself, so that an error can name them."""
+    """Build a world as `build` does, with the changes in a dictionary.
+
+    `also` names arguments that the caller handles itself. An error about an unknown parameter lists them too.
+    """
     if isinstance(scenario, str):
         scenario = find(scenario)
     family = scenario.family if isinstance(scenario, Scenario) else scenario

@@ -1,4 +1,4 @@
-"""B copies of one world in lockstep: their states, clocks and random streams."""
+"""B copies of one world that step together: their states, clocks and random streams."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ def _settle(clock, limit, reward, terminated, truncated, score):
 
 
 class Batch:
-    """B environments of one world, without teammates: every agent's action comes from outside.
+    """B environments of one world, without teammates: the caller gives every agent's action.
 
-    After `reset` and `step`, the arrays `obs` (B,N,D), `mask` (B,N,A), `reward`, `terminated` and `truncated` (B,) hold what
-    has come of it; they are written over by the next call. Environments are never reset by themselves. One
-    that has ended must be reset before it is stepped again; until then its entries mean nothing. The arrays are changed in
-    place and never exchanged; whoever sets a state from outside writes into them, and calls `look`.
+    `reset` and `step` write their results into the arrays `obs` (B,N,D), `mask` (B,N,A), `reward`, `terminated` and
+    `truncated` (B,). The next call overwrites them.
+
+    There is no automatic reset. After an episode has ended, its environment must be reset before its next step.
+    Until then its entries in the arrays are meaningless.
+
+    The arrays are changed in place and never replaced. To set a state from outside, write into `state` and call `look`.
     """
 
     def __init__(self, world: World, size: int) -> None:
@@ -77,7 +80,7 @@ class Batch:
         self._settle = bind(_settle, self.clock, self.world.limit, *outcome, self.truncated, self.score)
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray | None = None) -> None:
-        """Give every environment (or those in `rows`, (B,) bool) its stream; the next reset is its episode 0."""
+        """Seed every environment, or those in `rows`, (B,) bool: one seed for each. The next reset begins its episode 0."""
         at = slice(None) if rows is None else rows
         self._key[at] = streams.keys(seeds, streams.WORLD)
         self.episode[at] = -1
@@ -92,7 +95,7 @@ class Batch:
         self._mask()
 
     def step(self, action: np.ndarray) -> None:
-        """All agents act at once: `action` (B,N), each in 0..A-1 (whoever calls has checked that)."""
+        """Step all environments: `action` (B,N), each in 0..A-1. The range is not checked here."""
         self._action[:] = action
         self._tick()
         if self.world.step_draws:
@@ -101,13 +104,13 @@ class Batch:
         self._settle()
 
     def look(self) -> None:
-        """Write what the agents see and may do now, after a state was set from outside."""
+        """Recompute `obs` and `mask` after a state was set from outside."""
         self._rows[:] = True
         self._observe()
         self._mask()
 
     def global_state(self) -> np.ndarray:
-        """The state for centralised training, freshly written: (B,S) float32."""
+        """Return the state for centralised training as a new array: (B,S) float32."""
         if self.world.kernels.global_state is None:
             return self.obs.reshape(self.size, -1).copy()
         out = np.zeros((self.size, self.world.state_dim), dtype=np.float32)

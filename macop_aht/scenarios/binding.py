@@ -1,4 +1,8 @@
-"""Kernels bound to their arrays: for small batches, looking at the arguments' types costs more than the kernel itself."""
+"""Kernels bound to their arrays.
+
+Numba looks up the types of all arguments at every call. For small batches this costs more than the kernel itself. A bound kernel
+looks them up once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from numba import typeof
 
 
 class Bound(partial):
-    """A compiled kernel and its arguments. A copy is bound to the copies of the arrays."""
+    """A compiled kernel with its arguments. A deep copy is bound to the copies of the arrays."""
 
     kernel: Any
 
@@ -18,7 +22,7 @@ class Bound(partial):
 
 
 def bind(kernel: Any, *arguments: Any) -> Bound:
-    """The kernel as a call without arguments. The arrays are changed in place, never exchanged."""
+    """Return the kernel as a call without arguments. It changes the arrays in place; do not replace them afterwards."""
     bound = Bound(kernel.compile(tuple(typeof(argument) for argument in arguments)), *arguments)
     bound.kernel = kernel
     return bound

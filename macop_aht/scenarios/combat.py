@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of unit. Times are in seconds, lengths in the game's units, ranges from edge to edge."""
+    """A kind of unit. Times are in seconds, lengths in the game's units. The reach is measured from edge to edge."""
 
     name: str
     health: float
     damage: float
     cooldown: float
-    reach: float
+    reach: float  # the weapon's range
     radius: float
-    strikes: int = 1  # per attack; armour counts for each
+    strikes: int = 1  # per attack; armour reduces each strike
     speed: float = 3.15
     armour: float = 0.0
     shield: float = 0.0
     shield_rate: float = 0.0  # per second
-    shield_delay: float = 0.0  # without damage, until it regenerates
+    shield_delay: float = 0.0  # time without damage until the shield regenerates
 
     def __post_init__(self) -> None:
-        require(isinstance(self.name, str) and self.name != "", f"name is {self.name!r}; give a word")
+        require(isinstance(self.name, str) and self.name != "", f"name is {self.name!r}; give a word, such as 'marine'")
         make_whole(self, strikes=1)
         require_positive(self, "health", "damage", "cooldown", "radius", "speed")
         require_not_negative(self, "reach", "armour", "shield", "shield_rate", "shield_delay")
@@ -68,43 +68,48 @@ def _units(name: str, value: object) -> tuple[Unit, ...]:
 
 @dataclass(frozen=True)
 class Combat:
-    """Allied units against groups of enemies that sleep at their posts, on an open field of 32 by 32.
+    """Allied units fight groups of enemies that sleep at their posts, on an open field of 32 by 32.
 
-    Actions: 0 no-op (the dead only), 1 stop, 2 north, 3 south, 4 east, 5 west, 6+i attack enemy i. A move leads as
-    far as the unit's speed allows, at most 2 units, which a faster one walks evenly over the step; it is masked where the
-    point one unit ahead is outside the field. An attack is available on a living enemy within `shoot`, centre to
-    centre; whoever is ordered to attack walks into the weapon's range, and shoots when the weapon is ready. A stopped
-    unit, or one whose target has died, shoots at the nearest enemy in its weapon's range. An unavailable action is a stop.
+    Actions: 0 no-op (only for the dead), 1 stop, 2 north, 3 south, 4 east, 5 west, 6+i attack enemy i.
 
-    Observation, per agent, in SMAC's order: 4 move flags; per enemy (attackable, distance/sight, dx/sight, dy/sight,
-    health, and shield where the enemy has one), zeros where it is dead or out of sight; per other ally (visible,
-    distance/sight, dx/sight, dy/sight, health); own health. The dead see zeros. Health and shield are over their maxima.
+    - A move goes as far as the unit's speed allows, but at most 2 units; a faster unit walks them evenly over the step. A move
+      is available if the point one unit ahead is inside the field.
+    - An attack is available on a living enemy within `shoot`. The unit walks into its weapon's range, and shoots when its
+      weapon is ready.
+    - A stopped unit, or one whose target has died, shoots at the nearest enemy within its weapon's range.
+    - An unavailable action acts as stop.
 
-    A step is 8 game loops at 22.4 per second; it ends early when one side is gone. In each game loop:
+    Observation, per agent, in SMAC's order: 4 move flags; per enemy (attackable, distance/sight, dx/sight, dy/sight, health,
+    and shield for enemies that have one); per other ally (visible, distance/sight, dx/sight, dy/sight, health); own health.
+    Units that are dead or farther than `sight` are zeros. A dead agent observes zeros. Health and shield are divided by their
+    maxima.
 
-    1. Orders and targets. An enemy wakes when a living ally is within `acquire` of it, and sleeps whenever none is within
-       `leash` of its post. Awake, it is after the nearest ally (the lower index, where two are equally near). Asleep, it walks
+    A step is 8 game loops of 1/22.4 seconds. It ends early when one side is dead. Each game loop has four parts:
+
+    1. Orders and targets. An enemy wakes when a living ally is within `acquire` of it. It falls asleep when no living ally is
+       within `leash` of its post. Awake, it follows the nearest ally (of equally near ones, the lower index). Asleep, it walks
        to its post.
-    2. Movement, all at once: a unit out of its weapon's range walks towards its target, at most into range. Units that
-       overlap are then pushed apart: each by a quarter of the overlap, all at once (from the very same place, the lower
-       index goes east). The border holds the units' centres inside.
-    3. Hits, all at once: whoever has a target in range and a ready weapon hits it, and its cooldown starts. Each
-       strike spends the shield first; what is left over, less armour (but at least 0.5), goes to the health. Hits on a
-       unit that an earlier index has just killed are lost. An enemy that is hit wakes, and so do the living members
+    2. Movement, of all units at once. A unit out of its weapon's range walks towards its target, and stops in range.
+       Overlapping units are then pushed apart, each by a quarter of the overlap. If they are at the same point, the lower index
+       goes east. The centres of the units stay inside the field.
+    3. Hits, of all units at once. A unit hits if its target is in range and its weapon is ready; then its cooldown starts. Each
+       strike takes from the shield first. The remaining damage, minus armour but at least 0.5, takes from the health. If a
+       lower index has killed the target in this loop, the hit is lost. An enemy that is hit wakes, and so do the living members
        of its group within `alarm` of it.
-    4. Cooldowns run down by a loop, to zero at the least. A unit that took no damage for its shield's delay regenerates.
+    4. Recovery. Cooldowns shrink by a loop, down to zero. A shield regenerates after its delay without damage.
 
-    All distances are from centre to centre, but for a weapon's range, which is from edge to edge.
+    Distances are from centre to centre; only a weapon's range is from edge to edge. "Within" includes the distance itself.
 
-    Reward and end: (damage dealt to health and shield + 10 per kill + 200 for the win) * 20 / (10 per enemy + 200 + the
-    enemies' full health and shields). All enemies dead, with an ally left, is the win; one side dead terminates. With a
-    `penalty`, damage taken and allies lost cost that share of what the same pays when dealt, as in SMAC where its negative
-    rewards are on (0.5 there).
+    Reward and end: (damage to the enemies' health and shields + 10 per kill + 200 for the win) * 20 / (10 per enemy + 200 + the
+    enemies' full health and shields). The battle is won when all enemies are dead and an ally is alive. The episode terminates
+    when one side is dead. With a `penalty`, damage to allies and their deaths cost that share of what they would pay on the
+    other side, as SMAC's negative rewards do (there 0.5).
 
     Info, as in SMAC: `battle_won`, `dead_allies`, `dead_enemies`.
 
-    Global state, in SMAC's order: allies (health, cooldown/15 loops, x, y from the centre over the field's size), enemies
-    (health, x, y, and shield where it has one), the agents' last actions, as carried out, one-hot. The dead are zeros.
+    Global state, in SMAC's order: allies (health, cooldown/15 loops, and x, y from the centre, divided by the field's size);
+    enemies (health, x, y, and shield for those that have one); the agents' last actions as carried out, one-hot. The dead are
+    zeros.
 
     Version history: v0, as above.
     """
@@ -113,18 +118,18 @@ class Combat:
     spawn: tuple[Point, ...] = ((16.0, 15.125), (16.0, 16.875))
     enemies: tuple[Unit, ...] = (MARINE, MARINE, MARINE, MARINE)
     posts: tuple[Point, ...] = ((5.0, 15.125), (5.0, 16.875), (27.0, 15.125), (27.0, 16.875))
-    groups: tuple[int, ...] = (0, 0, 1, 1)  # which enemies stand together
+    groups: tuple[int, ...] = (0, 0, 1, 1)  # the group of each enemy, which wakes together
     controllable: int = 1
     jitter: float = 0.5  # of every spawn coordinate, either way
-    sight: float = 9.0
-    shoot: float = 6.0  # an attack can be ordered within this
-    acquire: float = 7.0
-    leash: float = 9.0
-    alarm: float = 3.0
+    sight: float = 9.0  # units within this are observed
+    shoot: float = 6.0  # enemies within this can be attacked
+    acquire: float = 7.0  # an ally within this wakes an enemy
+    leash: float = 9.0  # from the post: without an ally within this, the enemy goes back
+    alarm: float = 3.0  # a hit wakes group members within this
     kill_reward: float = 10.0
     win_reward: float = 200.0
-    full_reward: float = 20.0  # what a win without regenerated shields adds up to, where there is no penalty
-    penalty: float = 0.0
+    full_reward: float = 20.0  # the return of a win, without regenerated shields and penalty
+    penalty: float = 0.0  # share of damage and deaths that allies pay for
     limit: int = 60  # steps
 
     def __post_init__(self) -> None:
@@ -158,14 +163,15 @@ class Combat:
         )
         require(
             self.shoot <= self.sight,
-            f"shoot {self.shoot} is larger than sight {self.sight}: nobody could see whom it may attack; give at most that",
+            f"shoot {self.shoot} is larger than sight {self.sight}: agents could attack what they cannot see; give at most that",
         )
         require(
             self.acquire <= self.leash,
-            f"acquire {self.acquire} is larger than leash {self.leash}: enemies would wake and sleep at once",
+            f"acquire {self.acquire} is larger than leash {self.leash}: enemies would wake and sleep at once; give at most that",
         )
 
     def build(self) -> World:
+        """Return the world with these parameters."""
         n, m = len(self.allies), len(self.enemies)
         names = [f"can_move_{way}" for way in ("north", "south", "east", "west")]
         seen = ("distance", "dx", "dy", "health")
@@ -252,14 +258,14 @@ class Combat:
         )
 
     def _info(self, state: State) -> dict[str, np.ndarray]:
-        """SMAC's `battle_won`, `dead_allies` and `dead_enemies`: (B,) each. Where all die at once, nobody has won."""
+        """Return SMAC's `battle_won`, `dead_allies` and `dead_enemies`, (B,) each. Where all units die at once, nobody wins."""
         dead, many = state.health <= 0, len(self.allies)
         allies, enemies = dead[:, :many].sum(axis=1), dead[:, many:].sum(axis=1)
         won = (enemies == len(self.enemies)) & (allies < many)
         return {"battle_won": won, "dead_allies": allies, "dead_enemies": enemies}
 
     def _outcome(self, state: State, b: int) -> str:
-        """Which groups of enemies lost somebody."""
+        """Return which groups of enemies lost a unit; "" where none did."""
         dead = state.health[b, len(self.allies) :] <= 0
         groups = sorted({group for group, gone in zip(self.groups, dead, strict=True) if gone})
         return "beat " + " ".join(map(str, groups)) if groups else ""
@@ -283,7 +289,7 @@ class Combat:
 
 
 def zealot_circle(count: int = 6, radius: float = 11.0) -> Combat:
-    """Two marines in the middle of `count` zealots, each of them alone."""
+    """Return parameters for two marines in the middle of a circle of `count` zealots, each a group of its own."""
     return Combat(
         enemies=(ZEALOT,) * count,
         posts=circle(count, radius, centre=(SIZE / 2, SIZE / 2)),

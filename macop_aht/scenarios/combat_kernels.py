@@ -1,4 +1,4 @@
-"""The rules of combat as compiled kernels over B battles. What they do is written in the manual of `Combat`."""
+"""The rules of combat as compiled kernels over B battles. The docstring of `Combat` describes the rules."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ SIZE: Final = 32.0  # the world is a square of this side
 NOTHING, STOP, NORTH, SOUTH, EAST, WEST, ATTACK = range(7)  # action ATTACK + i attacks enemy i
 MOVES = np.array([[0, 0], [0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]], dtype=np.float64)
 LOOK_AHEAD: Final = 1.0  # a move is possible if the point this far ahead is inside the world
-EPSILON: Final = 1e-6  # slack of a weapon's reach, so that whoever has walked exactly into range may shoot
-TIE: Final = 1e-9  # squared distances nearer than this are equal, so that rounding does not choose targets
-LEAST_DAMAGE: Final = 0.5  # what armour always lets through
+EPSILON: Final = 1e-6  # slack of a weapon's reach, so that a unit that has walked exactly into range can shoot
+TIE: Final = 1e-9  # squared distances that differ by less than this are equal, so that rounding does not choose targets
+LEAST_DAMAGE: Final = 0.5  # the damage that armour cannot stop
 SOFTNESS: Final = 0.5  # the share of an overlap that is undone per game loop
-BLOCK: Final = 128  # battles that are stepped together, few enough to stay in the processor's cache
+BLOCK: Final = 128  # battles that are stepped together; so few stay in the processor's cache
 COOLDOWN_SCALE: Final = 15.0  # loops, in the global state
-MOVE_LENGTH: Final = 2.0  # how far a move order leads, at most
-MOVE_FLAGS: Final = 4  # entries of the observation, before the units'
+MOVE_LENGTH: Final = 2.0  # the longest way of a move order
+MOVE_FLAGS: Final = 4  # entries of the observation before those of the units
 FLAG, DISTANCE, DX, DY, HEALTH, SHIELD = range(
     6
-)  # a unit's entries: attackable or visible, …; shields where there are any
+)  # entries of a unit: FLAG is attackable or visible; SHIELD only where the unit has one
 
 
 class Params(NamedTuple):
-    """What the kernels read. Units are the N allies and then the M enemies: U of them."""
+    """The figures that the kernels read. The U units are the N allies and then the M enemies."""
 
     health: np.ndarray  # (U,)
     shield: np.ndarray  # (U,)
@@ -37,12 +37,12 @@ class Params(NamedTuple):
     cooldown: np.ndarray  # (U,) loops
     reach: np.ndarray  # (U,U) centre to centre: the weapon's range and both radii
     speed: np.ndarray  # (U,) per loop
-    order_speed: np.ndarray  # (U,) per loop of a move order, which ends after MOVE_LENGTH
+    order_speed: np.ndarray  # (U,) per loop of a move order, which is at most MOVE_LENGTH long
     radius: np.ndarray  # (U,)
     shield_rate: np.ndarray  # (U,) per loop
     shield_delay: np.ndarray  # (U,) loops
     spawn: np.ndarray  # (U,2)
-    group: np.ndarray  # (M,) which enemies stand together
+    group: np.ndarray  # (M,) the group of each enemy
     jitter: float
     sight: float
     shoot: float
@@ -51,12 +51,12 @@ class Params(NamedTuple):
     alarm: float
     kill_reward: float
     win_reward: float
-    penalty: float  # for what the allies suffer, against what the same pays when dealt
+    penalty: float  # share of damage and deaths that allies pay for
     scale: float  # of the reward
 
 
 class State(NamedTuple):
-    """What the kernels change."""
+    """The arrays that the kernels change."""
 
     pos: np.ndarray  # (B,U,2)
     health: np.ndarray  # (B,U) 0 where dead
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def reset(params, state, rows, draws):
-    """Spawn all units, each coordinate jittered, enemies asleep at their posts: `rows` (B,) bool, `draws` (B,2U)."""
+    """Place all units with jitter, enemies asleep at their posts: `rows` (B,) bool, `draws` (B,2U)."""
     n_units = state.pos.shape[1]
     n_allies = n_units - state.post.shape[1]
     for b in range(rows.shape[0]):
@@ -89,8 +89,8 @@ def reset(params, state, rows, draws):
         state.last_action[b, :] = -1
 
 
-# A game loop is a chain of phases, each over a block of battles. The phases index the full arrays and the inlined helpers take
-# numbers only: an array view, or an array handed to an inlined helper, costs a reference count in the innermost loop.
+# A game loop is a chain of phases, each over a block of battles. The phases index the full arrays, and inlined helpers take only
+# numbers. An array view, or an array as an argument of an inlined helper, would cost a reference count in the innermost loop.
 
 
 @njit(inline="always")
@@ -100,19 +100,19 @@ def _square(x, y, other_x, other_y):
 
 @njit(inline="always")
 def _can_move(x, y, a):
-    """The one rule on moves, behind the mask, the observation and the step."""
+    """Return whether a move is available: the one rule for the mask, the observation and the step."""
     return 0.0 <= x + LOOK_AHEAD * MOVES[a, 0] <= SIZE and 0.0 <= y + LOOK_AHEAD * MOVES[a, 1] <= SIZE
 
 
 @njit(inline="always")
 def _can_attack(x, y, enemy_x, enemy_y, enemy_health, shoot):
-    """The one rule on attacks."""
+    """Return whether an attack is available: the one rule for the mask and the step."""
     return enemy_health > 0 and _square(x, y, enemy_x, enemy_y) <= shoot * shoot
 
 
 @njit(inline="always")
 def _share(square, stop_at, speed):
-    """The part of the way to a point at this squared distance that one loop covers, ending `stop_at` from it."""
+    """Return which part of the way to a point one loop covers; the unit stops at `stop_at` from it."""
     if square <= stop_at * stop_at:
         return 0.0
     distance = np.sqrt(square)
@@ -121,7 +121,7 @@ def _share(square, stop_at, speed):
 
 @njit(error_model="numpy")
 def _accept_orders(pos, health, action, shoot, last_action):
-    """What is not available becomes a stop, or a no-op for the dead."""
+    """Replace unavailable actions by stop, and all actions of the dead by no-op."""
     n_allies = action.shape[1]
     for b in range(action.shape[0]):
         for i in range(n_allies):
@@ -140,7 +140,7 @@ def _accept_orders(pos, health, action, shoot, last_action):
 
 @njit(error_model="numpy")
 def _order_allies(block, pos, health, order, over, reach, speed, order_speed, target, move):
-    """Turn the allies' standing orders into targets and moves for this loop."""
+    """Turn the allies' orders into targets and moves for this loop."""
     n_allies, n_units = order.shape[1], pos.shape[1]
     for b in range(block[0], block[1]):
         if over[b]:
@@ -172,7 +172,7 @@ def _order_allies(block, pos, health, order, over, reach, speed, order_speed, ta
 
 @njit(error_model="numpy")
 def _order_enemies(block, pos, health, post, awake, over, acquire, leash, reach, speed, target, move):
-    """Wake up and chase the nearest ally while there is one near the post, or go back there."""
+    """Wake enemies; those awake chase the nearest ally while one is near the post, the others go back to it."""
     n_units = pos.shape[1]
     n_allies = n_units - post.shape[1]
     for b in range(block[0], block[1]):
@@ -191,7 +191,7 @@ def _order_enemies(block, pos, health, post, awake, over, acquire, leash, reach,
                 nearest = v if square < least - TIE else nearest
                 least = min(least, square)
             chases = awake[b, m] or least <= acquire * acquire
-            if chases:  # but only while somebody is near the post
+            if chases:  # but only while an ally is near the post
                 chases = False
                 for v in range(n_allies):
                     near = _square(post[b, m, 0], post[b, m, 1], pos[b, v, 0], pos[b, v, 1]) <= leash * leash
@@ -206,7 +206,7 @@ def _order_enemies(block, pos, health, post, awake, over, acquire, leash, reach,
 
 @njit(error_model="numpy")
 def _walk(block, pos, health, over, radius, move, push):
-    """Move everyone; undo a share of every overlap, half by each of the two, all at once; stay inside the border."""
+    """Move all units, then undo a share of every overlap, half by each of the two; units stay inside the field."""
     n_units, widest = pos.shape[1], 2 * radius.max()
     for b in range(block[0], block[1]):
         if over[b]:
@@ -240,7 +240,7 @@ def _walk(block, pos, health, over, radius, move, push):
 
 @njit(error_model="numpy")
 def _strike(health, shield, b, v, damage, strikes, armour):
-    """All strikes of an attack on v: shield first, what is left over less armour on the health. Gives the damage dealt."""
+    """Do all strikes of an attack on v: shield first, the rest minus armour from the health. Returns the damage dealt."""
     dealt = 0.0
     for _ in range(strikes):
         absorbed = min(shield[b, v], damage)
@@ -255,7 +255,7 @@ def _strike(health, shield, b, v, damage, strikes, armour):
 
 @njit(error_model="numpy")
 def _alarm(pos, health, awake, group, b, v, alarm):
-    """An enemy that is hit wakes, and so do its group-mates nearby."""
+    """Wake an enemy that is hit, and the members of its group nearby."""
     n_units = pos.shape[1]
     n_allies = n_units - awake.shape[1]
     awake[b, v - n_allies] = True
@@ -267,7 +267,7 @@ def _alarm(pos, health, awake, group, b, v, alarm):
 
 @njit(error_model="numpy")
 def _hit(block, params, state, over, target, fires, earned):
-    """All shots at once: who fires is decided before anyone is hit."""
+    """Do all shots of a loop at once: which units fire is decided before any unit is hit."""
     pos, health, shield, cooldown = state.pos, state.health, state.shield, state.cooldown
     reach, n_units = params.reach, state.pos.shape[1]
     n_allies = n_units - state.post.shape[1]
@@ -300,7 +300,7 @@ def _hit(block, params, state, over, target, fires, earned):
 
 @njit(error_model="numpy")
 def _recover(block, health, shield, cooldown, calm, over, full_shield, shield_rate, shield_delay):
-    """Cooldowns run down, and the shields of those left in peace regenerate."""
+    """Shrink cooldowns, and regenerate the shields of units without recent damage."""
     for b in range(block[0], block[1]):
         if over[b]:
             continue
@@ -313,7 +313,7 @@ def _recover(block, health, shield, cooldown, calm, over, full_shield, shield_ra
 
 @njit(error_model="numpy")
 def _judge(block, health, n_allies, win_reward, over, earned):
-    """A battle is over when one side is gone; the win is paid if an ally is left."""
+    """End the battles in which one side is dead; pay the win if an ally is alive."""
     for b in range(block[0], block[1]):
         if over[b]:
             continue
@@ -329,7 +329,7 @@ def _judge(block, health, n_allies, win_reward, over, earned):
 
 @njit(cache=True, error_model="numpy")
 def step(params, state, action, draws, reward, terminated):
-    """Eight game loops, or fewer where one side is gone: `action` (B,N) -> `reward`, `terminated` (B,)."""
+    """Run eight game loops, fewer where one side is dead: `action` (B,N) -> `reward`, `terminated` (B,)."""
     size, n_allies, n_units = action.shape[0], action.shape[1], state.pos.shape[1]
     rows = min(BLOCK, size)
     target = np.empty((rows, n_units), dtype=np.int64)
@@ -360,7 +360,7 @@ def step(params, state, action, draws, reward, terminated):
 
 @njit(cache=True, error_model="numpy")
 def mask(params, state, rows, out):
-    """What each ally may do: `out` (B,N,A)."""
+    """Write the actions that each ally has available: `out` (B,N,A)."""
     n_allies, n_units, shoot = out.shape[1], state.pos.shape[1], params.shoot
     pos, health = state.pos, state.health
     for b in range(out.shape[0]):
@@ -380,7 +380,7 @@ def mask(params, state, rows, out):
 
 @njit(cache=True, error_model="numpy")
 def observe(params, state, rows, obs):
-    """Move flags, enemies, other allies, own health, in SMAC's order; the dead see zeros: `obs` (B,N,D)."""
+    """Write move flags, enemies, other allies and own health, in SMAC's order; the dead observe zeros: `obs` (B,N,D)."""
     n_allies, n_units = obs.shape[1], state.pos.shape[1]
     pos, health, shield = state.pos, state.health, state.shield
     full_health, full_shield, sight, shoot = params.health, params.shield, params.sight, params.shoot
@@ -414,7 +414,7 @@ def observe(params, state, rows, obs):
 
 @njit(cache=True, error_model="numpy")
 def global_state(params, state, out):
-    """Allies, enemies, last actions, in SMAC's order; the dead are zeros: `out` (B,S)."""
+    """Write allies, enemies and last actions, in SMAC's order; the dead are zeros: `out` (B,S)."""
     n_units = state.pos.shape[1]
     n_allies = n_units - state.post.shape[1]
     n_actions = ATTACK + n_units - n_allies
@@ -443,7 +443,7 @@ def global_state(params, state, out):
 
 @njit(cache=True, error_model="numpy")
 def advance(params, state, action, draws, reward, terminated, rows, obs, out):
-    """Step, look and mask in one call."""
+    """Step, observe and mask in one call."""
     step(params, state, action, draws, reward, terminated)
     observe(params, state, rows, obs)
     mask(params, state, rows, out)

@@ -1,4 +1,4 @@
-"""Pictures of the worlds. A family draws itself once, on a canvas; the canvas makes pixels or text of it."""
+"""Pictures of the worlds. A family has one drawing function; the canvas that it draws on makes pixels or text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from macop_aht.scenarios.spec import World
 
 WIDTH: Final = 480  # pixels
 HEADER: Final = 44
-SMOOTH: Final = 2  # drawn this much larger, then scaled down
-COLUMNS, LINES = 48, 24  # of a picture made of text
+SMOOTH: Final = 2  # pictures are drawn this many times larger, then scaled down
+COLUMNS, LINES = 48, 24  # characters of a text picture
 
 INK = "#1f2933"
 FAINT = "#7b8794"
@@ -30,26 +30,26 @@ COLOURS = {
 
 
 class Canvas(Protocol):
-    """What a world draws on, in its own coordinates; y points up."""
+    """The contract of what a world draws on, in the world's coordinates; y points up."""
 
     def area(self, left: float, bottom: float, right: float, top: float) -> None:
-        """The part of the world to show. Comes first."""
+        """Set the part of the world to show. This call comes first."""
 
     def tile(self, x: float, y: float, dark: bool) -> None:
-        """A square of side 1 around (x, y)."""
+        """Draw a square of side 1 around (x, y)."""
 
     def ring(self, x: float, y: float, radius: float, role: str) -> None:
-        """A range, drawn faintly."""
+        """Draw a range, faintly."""
 
     def disc(self, x: float, y: float, radius: float, role: str, label: str = "", glyph: str = "?") -> None:
-        """A body; `glyph` stands for it in text."""
+        """Draw a body. `role` is a key of `COLOURS`; `glyph` stands for the body in text."""
 
     def bar(self, x: float, y: float, width: float, fraction: float, role: str) -> None:
-        """A gauge around (x, y), filled to `fraction`."""
+        """Draw a gauge around (x, y), filled to `fraction`."""
 
 
 class PixelCanvas:
-    """Draws with Pillow, twice as large as asked for."""
+    """A canvas of pixels, drawn with Pillow."""
 
     def __init__(self) -> None:
         try:
@@ -90,7 +90,7 @@ class PixelCanvas:
         self._pen.rectangle(self._box(x - half + filled, y, filled, thick), fill=COLOURS[role])
 
     def finish(self, caption: str, note: str) -> np.ndarray:
-        """The picture with its header: (height, width, 3) uint8."""
+        """Return the picture with its header: (height, width, 3) uint8."""
         self._pen.rectangle([(0, 0), (WIDTH * SMOOTH, HEADER * SMOOTH)], fill="white")
         font, middle = self._font(15.0 * SMOOTH), HEADER * SMOOTH / 2
         self._pen.text((14 * SMOOTH, middle), caption, fill=INK, font=font, anchor="lm")
@@ -99,7 +99,7 @@ class PixelCanvas:
 
 
 class TextCanvas:
-    """Places the glyphs of bodies on a grid of characters; a tiled world gets one cell per tile."""
+    """A canvas of characters with a glyph for each body. A world with tiles has one character per tile."""
 
     def __init__(self) -> None:
         self._cells: dict[tuple[int, int], str] = {}
@@ -111,7 +111,7 @@ class TextCanvas:
     def _at(self, x: float, y: float) -> tuple[int, int]:
         line = int((self._top - y) / self._height * self._lines)
         column = int((x - self._left) / self._width * self._columns)
-        return min(max(line, 0), self._lines - 1), min(max(column, 0), self._columns - 1)  # the far border is inside
+        return min(max(line, 0), self._lines - 1), min(max(column, 0), self._columns - 1)  # the far borders are inside
 
     def tile(self, x: float, y: float, dark: bool) -> None:
         self._columns, self._lines, self._gap = round(self._width), round(self._height), " "
@@ -127,6 +127,7 @@ class TextCanvas:
         pass
 
     def finish(self, caption: str) -> str:
+        """Return the text with its caption and a frame."""
         lines = [
             self._gap.join(self._cells.get((line, column), " ") for column in range(self._columns))
             for line in range(self._lines)
@@ -136,7 +137,7 @@ class TextCanvas:
 
 
 class Window:
-    """A window on the screen that shows pictures. Every environment has its own."""
+    """A window on the screen that shows pictures. Every environment has its own window."""
 
     def __init__(self, title: str, fps: int) -> None:
         try:
@@ -150,6 +151,7 @@ class Window:
         self._clock = pygame.time.Clock()
 
     def show(self, picture: np.ndarray) -> None:
+        """Show a picture, and wait as long as the frame rate asks for."""
         surface = self._pygame.surfarray.make_surface(picture.transpose(1, 0, 2))
         self._window.get_surface().blit(surface, (0, 0))
         self._pygame.event.pump()
@@ -157,11 +159,12 @@ class Window:
         self._clock.tick(self._fps)
 
     def close(self) -> None:
-        self._window.destroy()  # the display stays on: other windows may be open
+        """Close this window."""
+        self._window.destroy()  # the display stays initialised: other windows may be open
 
 
 class Screen:
-    """Draws in the mode that an environment was made with; what `show` gives back is what `render()` gives."""
+    """Draws in an environment's render mode. Raises `ValueError` for a mode that is not allowed."""
 
     MODES = ("human", "rgb_array", "ansi")
 
@@ -172,6 +175,7 @@ class Screen:
         self._window: Window | None = None
 
     def show(self, world: World, state: Any, b: int, step: int, score: float, teammate: str = "") -> Any:
+        """Draw environment b. Returns a picture, a text, or None where a window shows it, as `render()` does."""
         caption = f"step {step}/{world.limit}   return {score:.2f}"
         if self.mode == "ansi":
             text = TextCanvas()
@@ -187,6 +191,7 @@ class Screen:
         return None
 
     def close(self) -> None:
+        """Close the window, if there is one."""
         if self._window is not None:
             self._window.close()
             self._window = None

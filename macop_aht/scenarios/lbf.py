@@ -1,4 +1,4 @@
-"""Level-based foraging: a grid, foods that take the whole team, and a meeting place to agree on."""
+"""Level-based foraging: agents on a grid must agree on a food, and collect it together."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Params(NamedTuple):
-    """What the kernels read."""
+    """The figures that the kernels read."""
 
-    cells: np.ndarray  # (rows+2, cols+2) the map with a wall around it
-    open_moves: np.ndarray  # (rows, cols, 5) which moves are possible while all foods are there
+    cells: np.ndarray  # (rows+2, cols+2) the map with a wall around it: FREE, WALL or the food's number
+    open_moves: np.ndarray  # (rows, cols, 5) which moves are possible while no food is collected
     beside: np.ndarray  # (rows, cols) 1 where a food is next to the cell
     foods: np.ndarray  # (F,2)
     spawn: np.ndarray  # (S,2)
@@ -29,17 +29,17 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the kernels change."""
+    """The arrays that the kernels change."""
 
     pos: np.ndarray  # (B,N,2) row, column
     level: np.ndarray  # (B,N)
-    food: np.ndarray  # (B,F) level, 0 where collected
-    met: np.ndarray  # (B,) steps in which two agents stood side by side
+    food: np.ndarray  # (B,F) level; 0 where collected
+    met: np.ndarray  # (B,) steps of this episode in which two agents stood side by side
 
 
 @njit(cache=True)
 def reset(params, state, rows, draws):
-    """Draw different spawn cells and the levels for the environments in `rows` (B,) bool; `draws` (B,2N)."""
+    """Begin an episode in the environments in `rows` (B,) bool: spawn cells and levels from `draws` (B,2N)."""
     n_agents, n_cells = state.pos.shape[1], params.spawn.shape[0]
     taken = np.empty(n_cells, dtype=np.bool_)
     for b in range(rows.shape[0]):
@@ -70,14 +70,14 @@ def _side_by_side(row, col, other_row, other_col):
 
 @njit(cache=True)
 def _open_now(cells, food, b, row, col, a):
-    """Whether a move is possible, whatever the other agents do, in a world where foods are gone."""
+    """Whether a move leads to a free cell or a collected food. Other agents do not count."""
     content = cells[row + MOVES[a, 0] + 1, col + MOVES[a, 1] + 1]
     return content == FREE or (content >= 0 and food[b, content] == 0)
 
 
 @njit(cache=True)
 def step(params, state, action, draws, reward, terminated):
-    """Move all agents, count the meeting, load: `action` (B,N) -> `reward`, `terminated` (B,)."""
+    """Move all agents, count meetings, and collect foods: `action` (B,N) -> `reward`, `terminated` (B,)."""
     pos, level, food, met = state.pos, state.level, state.food, state.met
     cells, foods, meetings, open_moves, beside = (
         params.cells, params.foods, params.meetings, params.open_moves, params.beside,
@@ -90,7 +90,7 @@ def step(params, state, action, draws, reward, terminated):
             weakest = min(weakest, food[b, f])
         for i in range(n_agents):
             row, col, a = pos[b, i, 0], pos[b, i, 1], action[b, i]
-            # No food is gone before the end of an episode, so that moves can be looked up.
+            # A collected food ends the episode, so moves can usually be looked up.
             moves = open_moves[row, col, a] if weakest > 0 else _open_now(cells, food, b, row, col, a)
             target[i, 0], target[i, 1] = row + moves * MOVES[a, 0], col + moves * MOVES[a, 1]
         for i in range(n_agents):
@@ -111,7 +111,7 @@ def step(params, state, action, draws, reward, terminated):
         reward[b] = 0.0
         terminated[b] = False
         if strength < weakest:
-            continue  # all who stand next to any food could not collect one
+            continue  # even all agents next to foods, taken together, are too weak for the weakest food
         for f in range(n_foods):
             strength = 0
             for i in range(n_agents):
@@ -125,7 +125,7 @@ def step(params, state, action, draws, reward, terminated):
 
 @njit(cache=True)
 def observe(params, state, rows, obs):
-    """Foods, the agent itself, the others: `obs` (B,N,D)."""
+    """Write foods, the agent itself and the other agents: `obs` (B,N,D)."""
     pos, food, foods = state.pos, state.food, params.foods
     n_agents, n_foods = pos.shape[1], food.shape[1]
     for b in range(obs.shape[0]):
@@ -148,7 +148,7 @@ def observe(params, state, rows, obs):
 
 @njit(cache=True)
 def mask(params, state, rows, out):
-    """Staying is always possible, a move where its cell is free, or its food is gone: `out` (B,N,5)."""
+    """Write which actions are available: stay always, a move where its cell is free or its food is collected: `out` (B,N,5)."""
     pos, food, cells, open_moves = state.pos, state.food, params.cells, params.open_moves
     for b in range(out.shape[0]):
         if not rows[b]:
@@ -164,7 +164,7 @@ def mask(params, state, rows, out):
 
 @njit(cache=True)
 def advance(params, state, action, draws, reward, terminated, rows, obs, out):
-    """Step, look and mask in one call."""
+    """Step, observe and mask in one call."""
     step(params, state, action, draws, reward, terminated)
     observe(params, state, rows, obs)
     mask(params, state, rows, out)
@@ -175,16 +175,17 @@ class LevelBasedForaging:
     """Agents on a grid collect a food by standing next to it together.
 
     Actions: 0 stay, 1 north (row-1), 2 south (row+1), 3 west (col-1), 4 east (col+1). A move off the grid or into a food
-    is a stay, and masked. Where two agents want the same cell (one that stays wants its own), none of them moves
-    there; a swap is allowed. (As in `lbforaging`, a third agent may walk into the cell of one that was blocked so.) There
-    is no load action.
+    acts as stay, and the mask leaves it out. Where two agents want the same cell, neither of them moves there; an agent that
+    stays wants its own cell. Two agents may swap cells. As in `lbforaging`, a third agent may enter the cell of an agent that
+    was blocked. There is no load action.
 
     Observation, per agent: (row, col) of each food in row-major order, (-1,-1) once collected; (row, col) of the agent
-    itself; (row, col) of the other agents in the order of their indices. Levels are not observed.
+    itself; (row, col) of the other agents by index. Levels are not observed.
 
-    Reward and end: levels are drawn from 1..max_level per agent, a food's level is the sum of them all. When the agents
-    next to a food (4-neighbourhood) reach its level, it is collected, the episode terminates, and the team is paid 1,
-    or 0 if the agents have stood side by side in fewer than `meetings` steps (counted after moving, before loading).
+    Reward and end: every agent's level is drawn from 1..max_level. A food's level is the sum of all agents' levels. A food is
+    collected when the levels of the agents next to it (4-neighbourhood) add up to its level. Then the episode terminates and
+    the team's reward is 1. The reward is 0 if the agents stood side by side in fewer than `meetings` steps. A step's meeting
+    is counted after the moves and before the collection.
 
     Version history: v0, as above.
     """
@@ -192,7 +193,7 @@ class LevelBasedForaging:
     shape: Cell = (6, 6)  # rows, columns
     foods: tuple[Cell, ...] = ((0, 0), (0, 5), (5, 0), (5, 5))
     spawn: tuple[Cell, ...] = ((2, 2), (2, 3), (3, 2), (3, 3))
-    meetings: int = 0  # steps side by side before a food pays
+    meetings: int = 0  # steps side by side that are needed before a food pays
     n_agents: int = 2
     controllable: int = 1
     max_level: int = 3
@@ -204,7 +205,7 @@ class LevelBasedForaging:
         object.__setattr__(self, "foods", tuple(sorted(cells("foods", self.foods, least=1))))
         object.__setattr__(self, "spawn", cells("spawn", self.spawn, least=2))
         rows, cols = self.shape
-        require(rows >= 1 and cols >= 1, f"shape {self.shape} has no cells; give (rows, columns) of at least 1")
+        require(rows >= 1 and cols >= 1, f"shape {self.shape} has no cells; give (rows, columns), each at least 1")
         for what, places in (("foods", self.foods), ("spawn", self.spawn)):
             outside = [place for place in places if not (0 <= place[0] < rows and 0 <= place[1] < cols)]
             require(not outside, f"{what} {outside} lie outside the {rows}x{cols} grid; rows and columns count from 0")
@@ -221,12 +222,13 @@ class LevelBasedForaging:
         )
 
     def _room(self, food: Cell) -> int:
-        """How many agents can stand next to the food."""
+        """Return how many agents can stand next to the food."""
         row, col = food
         sides = {(row - 1, col), (row + 1, col), (row, col - 1), (row, col + 1)} - set(self.foods)
         return sum(0 <= r < self.shape[0] and 0 <= c < self.shape[1] for r, c in sides)
 
     def build(self) -> World:
+        """Return the world with these parameters."""
         rows, cols = self.shape
         content = np.full((rows + 2, cols + 2), WALL, dtype=np.int64)
         content[1:-1, 1:-1] = FREE
@@ -273,7 +275,7 @@ class LevelBasedForaging:
         )
 
     def _outcome(self, state: State, b: int) -> str:
-        """Which food was collected; where there is only one, from which cells."""
+        """Return which food was collected. With one food only: from which cells."""
         collected = [food for food, level in zip(self.foods, state.food[b], strict=True) if level == 0]
         if not collected:
             return ""

@@ -1,7 +1,7 @@
 """The particle worlds: predator-prey and cooperative navigation on a plane without walls.
 
-Physics as in `mpe2`: a step is `pos += vel*dt`, then `vel = vel*(1-damping) + force*dt`, clipped to the body's greatest
-speed. Bodies have unit mass and push each other apart where they touch.
+Physics as in `mpe2`: a step is `pos += vel*dt`, then `vel = vel*(1-damping) + force*dt`, clipped to the body's maximum
+speed. Bodies have unit mass. Bodies that touch push each other apart.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ RANDOM, FLEE, STILL = range(3)
 
 
 class Params(NamedTuple):
-    """What the kernels read. Bodies are the agents and then, in predator-prey, the prey."""
+    """The figures that the kernels read, of E bodies and L landmarks. Bodies are the agents and then, if any, the prey."""
 
     radius: np.ndarray  # (E,)
     acceleration: np.ndarray  # (E,)
-    max_speed: np.ndarray  # (E,) infinite where there is none
+    max_speed: np.ndarray  # (E,) infinite without a maximum
     spawn: np.ndarray  # (E,2)
     landmarks: np.ndarray  # (L,2)
-    jitter: np.ndarray  # (E+L,) of every spawn coordinate
+    jitter: np.ndarray  # (E+L,) of every spawn coordinate, either way
     prey_policy: int
-    near: float  # distance that counts as being there
+    near: float  # distance within which a prey is caught or a landmark covered
 
 
 class State(NamedTuple):
-    """What the kernels change."""
+    """The arrays that the kernels change."""
 
     pos: np.ndarray  # (B,E,2)
     vel: np.ndarray  # (B,E,2)
@@ -65,7 +65,7 @@ class State(NamedTuple):
 
 @njit(cache=True)
 def reset(params, state, rows, draws):
-    """Spawn bodies and landmarks at rest, each coordinate jittered: `rows` (B,) bool, `draws` (B, 2(E+L))."""
+    """Place bodies and landmarks at rest, with jitter on each coordinate: `rows` (B,) bool, `draws` (B, 2(E+L))."""
     n_bodies = state.pos.shape[1]
     for b in range(rows.shape[0]):
         if not rows[b]:
@@ -87,14 +87,14 @@ def _distance(pos, other):
 
 @njit(inline="always")
 def _add_contacts(params, pos, force):
-    """Push bodies apart that touch: `pos`, `force` (E,2)."""
+    """Add the forces that push touching bodies apart: `pos`, `force` (E,2)."""
     for e in range(pos.shape[0]):
         for other in range(e + 1, pos.shape[0]):
             dx, dy = pos[e, 0] - pos[other, 0], pos[e, 1] - pos[other, 1]
             reach = params.radius[e] + params.radius[other]
             square = dx * dx + dy * dy
             if square > (reach + 40 * CONTACT_MARGIN) ** 2 or square == 0.0:
-                continue  # the soft contact is below 1e-18 here, or has no direction
+                continue  # the contact force is below 1e-18 here, or has no direction
             distance = np.sqrt(square)
             overlap = (reach - distance) / CONTACT_MARGIN
             depth = CONTACT_MARGIN * (max(overlap, 0.0) + np.log1p(np.exp(-abs(overlap))))
@@ -121,7 +121,7 @@ def _integrate(params, pos, vel, force):
 
 @njit(inline="always")
 def _flee(pos, prey, n_predators):
-    """The action straight away from the predator nearest now, along the axis of the larger offset."""
+    """Return the action away from the nearest predator, along the axis of the larger offset."""
     nearest, least = 0, np.inf
     for i in range(n_predators):
         square = (pos[prey, 0] - pos[i, 0]) ** 2 + (pos[prey, 1] - pos[i, 1]) ** 2
@@ -135,7 +135,7 @@ def _flee(pos, prey, n_predators):
 
 @njit(cache=True)
 def step_prey(params, state, action, draws, reward, terminated):
-    """Predators act, prey follow their policy; caught when all predators are near the same prey at once."""
+    """Move predators and prey; a prey is caught when all predators are near it in the same step: `action` (B,N)."""
     n_predators, n_bodies = action.shape[1], state.pos.shape[1]
     force = np.empty((n_bodies, 2), dtype=np.float64)
     for b in range(action.shape[0]):
@@ -163,7 +163,7 @@ def step_prey(params, state, action, draws, reward, terminated):
 
 @njit(cache=True)
 def step_landmarks(params, state, action, draws, reward, terminated):
-    """Agents act; done when every landmark has an agent near it."""
+    """Move the agents; the episode ends when every landmark has an agent near it: `action` (B,N)."""
     n_agents, n_landmarks = action.shape[1], state.landmark.shape[1]
     force = np.empty((n_agents, 2), dtype=np.float64)
     for b in range(action.shape[0]):
@@ -185,7 +185,7 @@ def step_landmarks(params, state, action, draws, reward, terminated):
 
 @njit(cache=True)
 def observe_prey(params, state, rows, obs):
-    """Own position and velocity, other predators and prey relative to it, the prey's velocities: `obs` (B,N,D)."""
+    """Write own position and velocity, other predators and prey relative to it, the prey's velocities: `obs` (B,N,D)."""
     n_predators, n_bodies = obs.shape[1], state.pos.shape[1]
     for b in range(obs.shape[0]):
         if not rows[b]:
@@ -208,7 +208,7 @@ def observe_prey(params, state, rows, obs):
 
 @njit(cache=True)
 def observe_landmarks(params, state, rows, obs):
-    """Own position and velocity, landmarks and then the other agents relative to it: `obs` (B,N,D)."""
+    """Write own position and velocity, landmarks and then the other agents relative to it: `obs` (B,N,D)."""
     n_agents = obs.shape[1]
     for b in range(obs.shape[0]):
         if not rows[b]:
@@ -231,13 +231,13 @@ def observe_landmarks(params, state, rows, obs):
 
 @njit(cache=True)
 def mask(params, state, rows, out):
-    """Everything is always available: `out` (B,N,5)."""
+    """Write the mask: all actions are always available: `out` (B,N,5)."""
     out[:] = 1
 
 
 @njit(cache=True)
 def advance_prey(params, state, action, draws, reward, terminated, rows, obs, out):
-    """Step, look and mask in one call."""
+    """Step, observe and mask in one call."""
     step_prey(params, state, action, draws, reward, terminated)
     observe_prey(params, state, rows, obs)
     mask(params, state, rows, out)
@@ -245,7 +245,7 @@ def advance_prey(params, state, action, draws, reward, terminated, rows, obs, ou
 
 @njit(cache=True)
 def advance_landmarks(params, state, action, draws, reward, terminated, rows, obs, out):
-    """Step, look and mask in one call."""
+    """Step, observe and mask in one call."""
     step_landmarks(params, state, action, draws, reward, terminated)
     observe_landmarks(params, state, rows, obs)
     mask(params, state, rows, out)
@@ -289,23 +289,24 @@ def _world(
 
 @dataclass(frozen=True)
 class PredatorPrey:
-    """Predators hunt on an open plane; a prey is caught when all of them are at it in the same step.
+    """Predators hunt on an open plane; a prey is caught when all predators are near it in the same step.
 
-    Actions: 0 nothing, 1 -x, 2 +x, 3 -y, 4 +y, times the acceleration. All are always available.
+    Actions: 0 nothing, 1 west (-x), 2 east (+x), 3 south (-y), 4 north (+y): a force along the axis, of the size of the
+    acceleration. All actions are always available.
 
-    Observation, per predator: own position and velocity; position of the other predators, then of each prey, relative to
-    its own; velocity of each prey. Two entries (x, y) each.
+    Observation, per predator: own position and velocity; the positions of the other predators and then of each prey, relative
+    to its own; the velocity of each prey. Each has two entries (x, y).
 
-    Prey: "random" takes a uniformly random action in every step; "flee" accelerates straight away from the predator
-    that is nearest now, along the axis of the larger offset; "still" does nothing. All bodies collide.
+    Prey: "random" takes a uniformly random action in every step. "flee" accelerates away from the nearest predator, along the
+    axis of the larger offset. "still" does nothing. All bodies collide.
 
-    Reward and end: 1 for the team, and the episode terminates, when one prey has every predator within
-    2 * (predator radius + prey radius) of it.
+    Reward and end: a prey is caught when every predator is within 2 * (predator radius + prey radius) of it. Then the team's
+    reward is 1 and the episode terminates. All other rewards are 0.
 
     Version history: v0, as above.
     """
 
-    prey: tuple[Point, ...] = ((1.0, 0.0), (-0.5, 0.87), (-0.5, -0.87))  # where they spawn
+    prey: tuple[Point, ...] = ((1.0, 0.0), (-0.5, 0.87), (-0.5, -0.87))  # spawn points
     prey_policy: PreyPolicy = "random"
     prey_acceleration: float = 2.4
     prey_max_speed: float = 0.4
@@ -315,7 +316,7 @@ class PredatorPrey:
     acceleration: float = 3.0
     max_speed: float = 1.0
     radius: float = 0.075
-    spawn: float = 0.1  # predators start uniformly in [-spawn, spawn] on both axes
+    spawn: float = 0.1  # predators spawn uniformly in [-spawn, spawn] on both axes
     limit: int = 25  # steps
 
     def __post_init__(self) -> None:
@@ -330,6 +331,7 @@ class PredatorPrey:
         require_positive(self, "acceleration", "max_speed", "radius", "spawn")
 
     def build(self) -> World:
+        """Return the world with these parameters."""
         n, p = self.n_agents, len(self.prey)
         params = Params(
             radius=np.array([self.radius] * n + [self.prey_radius] * p),
@@ -351,7 +353,7 @@ class PredatorPrey:
         )
 
     def _outcome(self, state: State, b: int) -> str:
-        """Which prey was caught."""
+        """Return which prey was caught; "" where none was."""
         agents, prey = state.pos[b, : self.n_agents], state.pos[b, self.n_agents :]
         farthest = np.linalg.norm(agents[:, None] - prey[None], axis=-1).max(axis=0)
         caught = farthest <= 2 * (self.radius + self.prey_radius)
@@ -368,20 +370,22 @@ class PredatorPrey:
 
 @dataclass(frozen=True)
 class CooperativeNavigation:
-    """Agents spread over landmarks on an open plane, one at each.
+    """Agents on an open plane spread over the landmarks, one agent at each.
 
-    Actions: 0 nothing, 1 -x, 2 +x, 3 -y, 4 +y, times the acceleration. All are always available.
+    Actions: 0 nothing, 1 west (-x), 2 east (+x), 3 south (-y), 4 north (+y): a force along the axis, of the size of the
+    acceleration. All actions are always available.
 
-    Observation, per agent: own position and velocity; position of each landmark, then of the other agents, relative to
-    its own. Two entries (x, y) each.
+    Observation, per agent: own position and velocity; the positions of each landmark and then of the other agents, relative to
+    its own. Each has two entries (x, y).
 
-    Reward and end: 1 for the team, and the episode terminates, when every landmark has an agent nearer than
-    `near` * (agent radius + landmark radius). Agents collide, landmarks do not.
+    Reward and end: a landmark is covered when an agent is nearer to it than `near` * (agent radius + landmark radius). When all
+    landmarks are covered, the team's reward is 1 and the episode terminates. All other rewards are 0. Agents collide with each
+    other, but not with landmarks.
 
     Version history: v0, as above.
     """
 
-    agents: tuple[Point, ...] = ((-0.5, 0.0), (0.5, 0.0))  # where they spawn
+    agents: tuple[Point, ...] = ((-0.5, 0.0), (0.5, 0.0))  # spawn points
     landmarks: tuple[Point, ...] = ((0.0, 1.0), (0.0, -1.0))
     near: float = 1.4  # times the sum of the radii
     controllable: int = 1
@@ -396,13 +400,14 @@ class CooperativeNavigation:
         object.__setattr__(self, "landmarks", points("landmarks", self.landmarks, least=1))
         require(
             len(self.landmarks) <= len(self.agents),
-            f"{len(self.landmarks)} landmarks are too many for {len(self.agents)} agents",
+            f"{len(self.landmarks)} landmarks are too many for {len(self.agents)} agents; give at most one per agent",
         )
         require_teammate(self.controllable, len(self.agents))
         require_positive(self, "near", "acceleration", "radius")
         require_not_negative(self, "jitter")
 
     def build(self) -> World:
+        """Return the world with these parameters."""
         n, places = len(self.agents), len(self.landmarks)
         params = Params(
             radius=np.full(n, self.radius),
@@ -421,7 +426,7 @@ class CooperativeNavigation:
         return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw, self._outcome)
 
     def _outcome(self, state: State, b: int) -> str:
-        """Who is at which landmark."""
+        """Return, agent by agent, the nearest landmark; "" unless all landmarks are covered."""
         distance = np.linalg.norm(state.pos[b][:, None] - state.landmark[b][None], axis=-1)
         covered = (distance < self.near * 2 * self.radius).any(axis=0)
         return "landmarks " + " ".join(str(nearest) for nearest in distance.argmin(axis=1)) if covered.all() else ""
@@ -435,7 +440,7 @@ class CooperativeNavigation:
 
 
 def _show_all(canvas: Canvas, state: State, b: int) -> None:
-    """The plane has no walls: show as much of it as bodies and landmarks take."""
+    """Set the shown area so that all bodies and landmarks are inside; the plane has no walls."""
     half = max(1.6, float(np.abs(np.concatenate([state.pos[b], state.landmark[b]])).max()) + 0.3)
     canvas.area(-half, -half, half, half)
 

@@ -1,8 +1,8 @@
-"""What all worlds share: the contract of a world, and what a scripted teammate is.
+"""The contract that all worlds keep, and checks of their parameters.
 
 Axis letters: B environments, N agents, A actions, D observation entries, K random draws, R rows (one agent of one
-environment each). Worlds are frozen dataclasses, so they hash, compare and print; everything that changes is in the
-state, a named tuple of arrays with leading axis B.
+environment each). Families are frozen dataclasses, so they hash, compare and print. Everything that changes is in the
+state: a named tuple of arrays with leading axis B.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Script:
-    """A scripted behaviour: what it does in one line, and the kernel that does it.
+    """A scripted teammate: a line that describes it, and the kernel that plays it.
 
     The kernel `act(params, code, argument, obs, mask, agent, memory, draws, action)` fills `action` (R,) and updates
     `memory` (R,H), zeros when an episode begins, in place. `agent` (R,) is the index of the agent in each row.
@@ -33,72 +33,75 @@ class Script:
 
     about: str
     act: Callable[..., None]
-    params: Any  # what the kernel must know of the world
-    code: int  # which behaviour
-    argument: int = 0  # which corner, prey, landmark, post
-    memory: int = 0  # columns
+    params: Any  # what the kernel reads: figures of the world
+    code: int  # which of the kernel's behaviours
+    argument: int = 0  # which corner, prey, landmark or post
+    memory: int = 0  # columns of its memory
     draws: int = 0  # random draws per step
 
 
 class Kernels(NamedTuple):
-    """The rules of a family: compiled functions over B environments that change only the arrays they are given."""
+    """The rules of a family: compiled functions over B environments. They change only the arrays that they are given."""
 
     reset: Callable[..., None]  # (params, state, rows, draws): rows (B,) bool, draws (B,K)
     step: Callable[..., None]  # (params, state, action, draws, reward, terminated): (B,N) (B,K) -> (B,) (B,)
     observe: Callable[..., None]  # (params, state, rows, obs): (B,) bool -> (B,N,D) float32
     mask: Callable[..., None]  # (params, state, rows, mask): (B,) bool -> (B,N,A) int8
-    advance: Callable[..., None]  # the last three in one call, since a call costs more than a small step
-    global_state: Callable[..., None] | None = None  # (params, state, out): (B,S); none: all observations in a row
+    advance: Callable[..., None]  # step, observe and mask in one call, because a call costs more than a small step
+    global_state: Callable[..., None] | None = None  # (params, state, out): (B,S); None: all observations concatenated
 
 
 def no_info(state: Any) -> Mapping[str, np.ndarray]:
-    """What most worlds add to `info`."""
+    """Return nothing: most worlds add no entries to `info`."""
     return {}
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A family with its parameters set, ready to run: its rules, its sizes and the names of everything in it."""
+    """A family with its parameters set, ready to run: rules, sizes, and the names of actions and observation entries."""
 
     kernels: Kernels
-    params: Any  # what the kernels read
-    allocate: Callable[[int], Any]  # an empty state for B environments
+    params: Any  # the named tuple of figures that the kernels read
+    allocate: Callable[[int], Any]  # returns an empty state for B environments
     n_agents: int
     controllable: int  # agents 0..m-1 are the ego's
-    limit: int  # steps, after which an episode is truncated
+    limit: int  # steps after which an episode is truncated
     actions: tuple[str, ...]
-    observations: tuple[str, ...]  # the names of the entries
+    observations: tuple[str, ...]  # names of the D entries
     bounds: tuple[np.ndarray, np.ndarray]  # of the observation: (D,) (D,)
     state_dim: int
     reset_draws: int  # random draws per reset
-    step_draws: int  # and per step
+    step_draws: int  # random draws per step
     scripts: Mapping[str, Script]
-    draw: Callable[[Canvas, Any, int], None]  # paint environment b of a state
-    outcome: Callable[[Any, int], str]  # how the episode in environment b has ended; "" where nothing was done
-    info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # what `info` says of a state, (B,) each
+    draw: Callable[[Canvas, Any, int], None]  # paints environment b of a state on a canvas
+    outcome: Callable[[Any, int], str]  # label of how the episode in environment b ended; "" without success
+    info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # a state's entries of `info`, (B,) each
 
 
 class Family(Protocol):
-    """A frozen dataclass of parameters, checked when made, that builds a world. Its docstring is the manual."""
+    """A frozen dataclass of parameters, checked when it is made, that builds a world. Its docstring is the manual."""
 
-    def build(self) -> World: ...
+    def build(self) -> World:
+        """Return the world with these parameters."""
+        ...
+
     def __hash__(self) -> int: ...
 
 
 def circle(count: int, radius: float = 1.0, centre: Point = (0.0, 0.0), turn: float = 0.0) -> tuple[Point, ...]:
-    """`count` points evenly on a circle, from the east counter-clockwise; `turn` is in whole turns."""
+    """Return `count` points evenly spaced on a circle, from the east counter-clockwise; `turn` rotates, in whole turns."""
     angles = 2 * np.pi * (np.arange(count) / count + turn)
     return tuple((centre[0] + radius * float(np.cos(a)), centre[1] + radius * float(np.sin(a))) for a in angles)
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raise a ValueError that says what came and what is allowed."""
+    """Raise a `ValueError` with this message where the condition does not hold."""
     if not holds:
         raise ValueError(problem)
 
 
 def require_teammate(controllable: int, n_agents: int) -> None:
-    """Every team has at least one agent of the ego's and one teammate."""
+    """Raise a `ValueError` unless the team has at least one controllable agent and one teammate."""
     require(n_agents >= 2, f"n_agents is {n_agents}; a team has at least 2")
     require(
         1 <= controllable < n_agents,
@@ -111,21 +114,21 @@ def _is_number(value: object) -> bool:
 
 
 def require_positive(thing: object, *names: str) -> None:
-    """The named parameters are finite numbers greater than zero."""
+    """Raise a `ValueError` unless the named parameters are finite numbers above zero."""
     for name in names:
         value = getattr(thing, name)
-        require(_is_number(value) and value > 0, f"{name} is {value!r}; it must be positive, a finite number")
+        require(_is_number(value) and value > 0, f"{name} is {value!r}; it must be a positive finite number")
 
 
 def require_not_negative(thing: object, *names: str) -> None:
-    """The named parameters are finite numbers of at least zero."""
+    """Raise a `ValueError` unless the named parameters are finite numbers of at least zero."""
     for name in names:
         value = getattr(thing, name)
-        require(_is_number(value) and value >= 0, f"{name} is {value!r}; it must not be negative, and a finite number")
+        require(_is_number(value) and value >= 0, f"{name} is {value!r}; it must be a finite number, at least 0")
 
 
 def entries(name: str, value: Iterable[Any], what: str) -> tuple[Any, ...]:
-    """A sequence of any kind as a tuple, so that it hashes."""
+    """Return a sequence of any kind as a tuple, so that it hashes. Raises `TypeError` for anything else."""
     try:
         return tuple(value)
     except TypeError:
@@ -133,9 +136,9 @@ def entries(name: str, value: Iterable[Any], what: str) -> tuple[Any, ...]:
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """A whole number of any integer type as an int."""
-    bound = "positive" if least == 1 else f"at least {least}"
-    problem = f"{name} is {value!r}; it must be {bound}, a whole number"
+    """Return a number of any integer type as an int. Raises for other types, and below `least`."""
+    bound = "a positive whole number" if least == 1 else f"a whole number, at least {least}"
+    problem = f"{name} is {value!r}; it must be {bound}"
     try:
         number = index(value)
     except TypeError:
@@ -145,33 +148,33 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def make_whole(thing: object, **least: int) -> None:
-    """Turn the named parameters of a frozen dataclass into ints, each of at least so much."""
+    """Turn the named parameters of a frozen dataclass into ints; each name comes with its smallest allowed value."""
     for name, bound in least.items():
         object.__setattr__(thing, name, whole(name, getattr(thing, name), bound))
 
 
 def point(name: str, value: Any) -> Point:
-    """A pair of numbers from a sequence of any kind."""
+    """Return two finite numbers from a sequence of any kind."""
     pair = entries(name, value, "two numbers, such as (1, 2)")
     good = len(pair) == 2 and all(map(_is_number, pair))
-    require(good, f"{name} is {value!r}; it must be two numbers, such as (1, 2), and they must be finite")
+    require(good, f"{name} is {value!r}; it must be two finite numbers, such as (1, 2)")
     return float(pair[0]), float(pair[1])
 
 
 def points(name: str, value: Any, least: int) -> tuple[Point, ...]:
-    """At least so many pairs of numbers from a sequence of any kind."""
+    """Return pairs of finite numbers, at least `least` of them, from a sequence of any kind."""
     pairs = entries(name, value, "pairs of numbers, such as ((1, 2), (3, 4))")
     require(len(pairs) >= least, f"{name} holds {len(pairs)} pairs; give at least {least}")
     return tuple(point(f"{name}[{k}]", pair) for k, pair in enumerate(pairs))
 
 
 def cell(name: str, value: Any) -> Cell:
-    """A pair of whole numbers."""
+    """Return a row and a column, both integers."""
     row, col = point(name, value)
-    require(row.is_integer() and col.is_integer(), f"{name} is {value!r}; rows and columns must be whole numbers")
+    require(row.is_integer() and col.is_integer(), f"{name} is {value!r}; rows and columns must be integers")
     return int(row), int(col)
 
 
 def cells(name: str, value: Any, least: int) -> tuple[Cell, ...]:
-    """At least so many pairs of whole numbers."""
+    """Return rows and columns, at least `least` pairs of them."""
     return tuple(cell(f"{name}[{k}]", pair) for k, pair in enumerate(points(name, value, least)))

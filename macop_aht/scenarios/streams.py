@@ -1,8 +1,8 @@
-"""Random numbers by counter: every draw is a pure function of (seed, purpose, episode, step, index).
+"""Counter-based random numbers: every draw is a pure function of (seed, purpose, episode, step, index).
 
-An environment needs no generator object. Its draws do not depend on how many other environments stand beside it in
-the batch, nor on how many draws anything else took, so environment i of a batch with seed s plays exactly as a single
-one with seed s + i. The mixing function is SplitMix64's.
+An environment needs no generator object. Its draws depend neither on the size of the batch nor on how many draws anything else
+took. So environment i of a batch with seed s plays exactly as a single environment with seed s + i. The mixing function is
+SplitMix64.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _keys(seeds, purpose, out):
 
 @njit(inline="always")
 def _start(key, episode, clock):
-    """Where the draws of one step of one episode begin."""
+    """Return the counter at which the draws of one step of one episode begin."""
     moment = (np.uint64(episode) << np.uint64(32)) | np.uint64(clock)
     return _mix(key ^ _mix(moment + _GOLDEN))
 
@@ -58,7 +58,7 @@ def uniforms(key, episode, clock, out):
 
 @njit(cache=True)
 def uniforms_for(rows, key, episode, clock, out):
-    """The same for the environments in `rows`, (B,) bool; the others' draws stay as they are."""
+    """Fill `out` as `uniforms` does, but only for the environments in `rows`, (B,) bool. The other rows keep their values."""
     for b in range(out.shape[0]):
         if rows[b]:
             start = _start(key[b], episode[b], clock[b])
@@ -67,7 +67,7 @@ def uniforms_for(rows, key, episode, clock, out):
 
 
 def keys(seeds: Sequence[int] | np.ndarray, purpose: int) -> np.ndarray:
-    """One stream key per seed (any Python integer) for one purpose: (B,) uint64."""
+    """Return one stream key per seed for one purpose: (B,) uint64. A seed is any Python integer."""
     folded = np.array([int(seed) % 2**64 for seed in seeds], dtype=np.uint64)
     out = np.empty_like(folded)
     _keys(folded, purpose, out)
