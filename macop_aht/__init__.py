@@ -1,10 +1,19 @@
 """Ad-hoc teamwork as Gymnasium environments: the teammates are inside, and nobody tells the agent who they are.
 
-Importing this package registers the environments and nothing else; numba and torch are loaded when they are needed.
+Importing this package registers the environments and nothing else: numba, torch and onnxruntime are loaded when they are needed.
+
+    parallel_env      a scenario's full team as a PettingZoo parallel environment
+    register          add a scenario of your own
+    register_method   add a method of your own
+    zoo               teammate groups by name
+    EgoAgent          a trained agent from its bundle, with numpy and onnxruntime alone
+    train             train an ego agent, and the teammates that it learns with
+    evaluate          how good an agent is with teammates that it has not met
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +21,19 @@ from macop_aht.policies import prefixes
 from macop_aht.version import __version__
 
 if TYPE_CHECKING:
+    from macop_aht import zoo
+    from macop_aht.deploy.runtime import EgoAgent
     from macop_aht.envs.parallel import parallel_env
     from macop_aht.envs.registration import register
+    from macop_aht.evaluation.agents import evaluate
 
-__all__ = ["__version__", "parallel_env", "register"]
+_WHERE = {
+    "EgoAgent": "macop_aht.deploy.runtime",
+    "evaluate": "macop_aht.evaluation.agents",
+    "parallel_env": "macop_aht.envs.parallel",
+    "register": "macop_aht.envs.registration",
+}
+__all__ = ["EgoAgent", "__version__", "evaluate", "parallel_env", "register", "zoo"]
 
 prefixes.announce("zoo", "macop_aht.zoo")
 prefixes.announce("agent", "macop_aht.deploy")
@@ -27,12 +45,12 @@ if find_spec("gymnasium"):
 
 
 def __getattr__(name: str) -> Any:
-    if name == "parallel_env":
-        from macop_aht.envs.parallel import parallel_env
-
-        return parallel_env
-    if name == "register":
-        from macop_aht.envs.registration import register
-
-        return register
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    if name == "zoo":
+        return import_module("macop_aht.zoo")
     raise AttributeError(f"module 'macop_aht' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

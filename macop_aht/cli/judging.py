@@ -10,13 +10,14 @@ from macop_aht.cli.options import Commands, new_file, positive, seed
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from macop_aht.evaluation.agents import load_agents, scenario_of
+    from macop_aht.evaluation.agents import BundleOptions, load_agents, scenario_of
     from macop_aht.evaluation.evaluate import evaluate, table
     from macop_aht.evaluation.rows import write_rows
     from macop_aht.scenarios import build
 
     scenario = arguments.scenario or scenario_of(arguments.agents)
-    agents = load_agents(arguments.agents, build(scenario), scenario, arguments.selector, arguments.budget)
+    options = BundleOptions(arguments.selector, arguments.budget)
+    agents = load_agents(arguments.agents, build(scenario), scenario, options)
     rows = [
         row
         for agent in agents

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ from macop_aht.episodes.matches import Ego
 from macop_aht.episodes.runner import Lockstep
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent
+from macop_aht.evaluation.evaluate import evaluate as evaluate_agent
+from macop_aht.evaluation.rows import Row
 from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
+from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
+TEAMMATES = ("zoo:test", "scripted")  # the default of an evaluation
 ALGORITHMS = ("PPO", "A2C", "DQN")
 ALLOWED = (
     "the FOLDER of an ego bundle, scripted:NAME, random, FILE.onnx, FILE.zip of Stable-Baselines3, or MODULE:FACTORY"
@@ -35,10 +40,18 @@ def scenario_of(texts: Sequence[str]) -> str:
     return str(told[0])
 
 
+@dataclass(frozen=True)
+class BundleOptions:
+    """How a bundle chooses its heads in an evaluation."""
+
+    selector: str = "meta-test"
+    budget: int | None = None  # episodes of choosing per teammate; None: the selector's default
+
+
 def load_agents(
-    texts: Sequence[str], world: World, scenario: str, selector: str = "meta-test", budget: int | None = None
+    texts: Sequence[str], world: World, scenario: str, options: BundleOptions = BundleOptions()
 ) -> list[Agent]:
-    """Return agents of one method from several runs; `selector` and `budget` are for ego bundles.
+    """Return agents of one method from several runs.
 
     The seed of a bundle is its run's; other agents are numbered in the order given.
     """
@@ -50,7 +63,7 @@ def load_agents(
             continue
         if manifest["scenario"] != scenario:
             raise ValueError(f"the bundle {text} plays {manifest['scenario']}; give --scenario {manifest['scenario']}")
-        bundle = Bundle(bundle_folder(text), selector, budget)
+        bundle = Bundle(bundle_folder(text), options.selector, options.budget)
         bundle.agent(1)  # damaged files and unknown selectors fail before anything is played
         learner = "ppo" if manifest["method"] == "ppo" else "q"
         agents.append(Agent(text, bundle, manifest["seed"], manifest["method"], learner))
@@ -59,6 +72,35 @@ def load_agents(
             f"agents {', '.join(texts)} come from the seeds {[agent.seed for agent in agents]}; give one of each seed"
         )
     return agents
+
+
+def evaluate(
+    agent: Any,
+    scenario: str | None = None,
+    teammates: Sequence[str] = TEAMMATES,
+    episodes: int = 32,
+    seen: Sequence[str] = (),
+    options: BundleOptions = BundleOptions(),
+    seed: int = 0,
+) -> list[Row]:
+    """Play an agent with teammates that it has not met, and return a row per episode.
+
+    `agent` is what `macop evaluate` takes (a bundle's folder or shipped name, scripted:NAME, FILE.onnx, FILE.zip,
+    MODULE:FACTORY), a policy, a callable `(obs, mask) -> action`, or a Stable-Baselines3 model. `scenario` may be left out for a
+    bundle. `teammates` and `seen`, those that it was trained with, are teammate specs. `episodes` are per teammate. `options` say
+    how a bundle chooses its heads.
+    """
+    if isinstance(agent, (str, Path)):
+        scenario = scenario or scenario_of([str(agent)])
+        (loaded,) = load_agents([str(agent)], build(scenario), scenario, options)
+    else:
+        if scenario is None:
+            raise ValueError(f"agent is {agent!r}, whose scenario is unknown; name it, such as scenario='LBF4'")
+        world = build(scenario)
+        trained = callable(getattr(agent, "predict", None)) and not callable(getattr(agent, "act", None))
+        player: Ego = _Trained(agent, world) if trained else as_policy(agent)
+        loaded = Agent(str(getattr(player, "name", type(agent).__name__)), player)
+    return evaluate_agent(loaded, scenario, teammates, episodes, seen, seed)
 
 
 def load_agent(text: str, world: World, scenario: str) -> Ego:
