@@ -1,4 +1,4 @@
-"""Who plays this episode, and how the teammates of B environments act together."""
+"""The teammates of B environments: who plays this episode, and how they act together."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from macop_aht.util import hint
 
 
 def _unique(names: list[str]) -> list[str]:
-    """The names, numbered from the second of its kind on: a, b, a#2."""
+    """Return the names with a number from the second of the same name on: a, b, a#2."""
     return [name if (n := names[:i].count(name)) == 0 else f"{name}#{n + 1}" for i, name in enumerate(names)]
 
 
 class Population:
-    """Teammates for the environments of a batch: one is drawn for each when an episode begins, and stays for a while.
+    """The teammates of a batch of environments.
 
-    Each acting policy is called once per step, on the rows of all environments that it plays in.
+    When an episode begins, a policy is drawn for it; it stays for `episodes_per_teammate` episodes. In every step, each policy
+    is called once, on the rows of all environments that it plays in.
     """
 
     def __init__(self, policies: list[Policy], batch: Batch, episodes_per_teammate: int) -> None:
@@ -31,14 +32,14 @@ class Population:
         self.names = np.array(_unique([policy.name for policy in policies]), dtype=object)
         world, size = batch.world, batch.size
         self.first = world.controllable
-        self.places = world.n_agents - world.controllable  # teammates per environment
+        self.seats = world.n_agents - world.controllable  # teammates in an environment
         self.who = np.zeros(size, dtype=np.int64)  # index into policies
         self._left = np.zeros(size, dtype=np.int64)  # episodes until the next draw
         self._agent = np.tile(np.arange(self.first, world.n_agents), size)  # (B*places,)
         widest = max(policy.memory_size for policy in policies)
-        self._memory = np.zeros((size, self.places, widest), dtype=np.float32)
-        self._last_action = np.full((size, self.places), -1, dtype=np.int64)
-        self._draws = np.zeros((size, self.places * max(policy.draws for policy in policies)))
+        self._memory = np.zeros((size, self.seats, widest), dtype=np.float32)
+        self._last_action = np.full((size, self.seats), -1, dtype=np.int64)
+        self._draws = np.zeros((size, self.seats * max(policy.draws for policy in policies)))
         self._key = streams.keys(range(size), streams.TEAMMATE)
         self._draw = bind(streams.uniforms, self._key, batch.episode, batch.clock, self._draws)
         self._pairing_key = streams.keys(range(size), streams.PAIRING)
@@ -46,13 +47,16 @@ class Population:
         self._rows: list[tuple[Policy, np.ndarray]] = []
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray) -> None:
-        """New streams for the environments in `rows`, (B,) bool; their next episode draws a new teammate."""
+        """Restart the random streams of the environments in `rows`, (B,) bool; their next episode draws a new teammate."""
         self._key[rows] = streams.keys(seeds, streams.TEAMMATE)
         self._pairing_key[rows] = streams.keys(seeds, streams.PAIRING)
         self._left[rows] = 0
 
     def begin(self, rows: np.ndarray, chosen: int | None = None) -> None:
-        """An episode begins in the environments in `rows`, (B,) bool, after the batch was reset there."""
+        """Begin an episode in the environments in `rows`, (B,) bool, after the batch was reset there.
+
+        `chosen` is the index of the policy that plays there; None draws one where that is due.
+        """
         if len(self.policies) > 1:
             self._draw_teammates(rows, chosen)
         if len(self.policies) > 1 or not self._rows:
@@ -69,14 +73,17 @@ class Population:
         self._left[rows] -= 1
 
     def _sort_rows(self) -> None:
-        """For every policy that plays, the flat rows (environment, place) it plays in."""
+        """Find the flat rows (environment, seat) of every policy that plays."""
         self._rows = []
         for p in np.unique(self.who):
-            rows = np.flatnonzero(np.repeat(self.who == p, self.places))
+            rows = np.flatnonzero(np.repeat(self.who == p, self.seats))
             self._rows.append((self.policies[p], rows))
 
     def index(self, choice: object) -> int:
-        """The teammate that `options={"teammate": choice}` means: a name, or a number in the population."""
+        """Return the index of the teammate that `options={"teammate": choice}` means: a name, or a number.
+
+        Raises ValueError where there is none.
+        """
         names = list(self.names)
         if isinstance(choice, str):
             for name in (choice, f"scripted:{choice}"):
@@ -90,8 +97,8 @@ class Population:
         )
 
     def act(self, action: np.ndarray, playing: np.ndarray | None = None) -> None:
-        """Fill the teammates' places of `action` (B,N) from what the batch shows now, where `playing`, (B,) bool."""
-        batch, rows = self.batch, len(self.who) * self.places
+        """Write the teammates' actions into `action` (B,N); where `playing` (B,) bool is given, only where it is true."""
+        batch, rows = self.batch, len(self.who) * self.seats
         if self._draws.shape[1]:
             self._draw()
         obs = batch.obs[:, self.first :].reshape(rows, -1)
@@ -107,11 +114,11 @@ class Population:
             last_action[:] = chosen
         else:
             chosen = np.zeros(rows, dtype=np.int64)
-            everyone = np.ones(rows, dtype=np.bool_) if playing is None else np.repeat(playing, self.places)
+            everyone = np.ones(rows, dtype=np.bool_) if playing is None else np.repeat(playing, self.seats)
             for policy, own in self._rows:
                 at, width = own[everyone[own]], policy.memory_size
                 if len(at):
                     given = (obs[at], mask[at], agent[at], last_action[at], memory[at, :width], draws[at])
                     chosen[at], memory[at, :width] = policy.act(*given)
                     last_action[at] = chosen[at]
-        action[:, self.first :] = chosen.reshape(-1, self.places)
+        action[:, self.first :] = chosen.reshape(-1, self.seats)
