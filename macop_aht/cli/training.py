@@ -19,16 +19,15 @@ def _selfplay(arguments: argparse.Namespace) -> None:
     training = apply_settings(SelfPlayConfig(training=presets.training(arguments.scenario)), arguments)
     run = SelfPlayRun(arguments.scenario, arguments.seed, arguments.threads or default_threads(), training)
     with Bar(training.steps * training.teams) as bar:
-        returns = self_play(
+        result = self_play(
             run, Path(arguments.out), arguments.resume, arguments.device, arguments.checkpoint_every, bar.show, bar.say
         )
-    for team, value in enumerate(returns):
+    for team, value in enumerate(result.returns):
         print(f"team {team}: greedy self-play return {value:.2f}")
 
 
 def _train(arguments: argparse.Namespace) -> None:
     from macop_aht.learner.device import default_threads
-    from macop_aht.methods import summary
     from macop_aht.methods.training import MethodRun, check_groups, find, preset, train
 
     method = find(arguments.method)
@@ -38,7 +37,7 @@ def _train(arguments: argparse.Namespace) -> None:
     check_groups(run, Path(arguments.out))
     with Bar(method.steps(config), whole_run=True) as bar:
         finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)
-    summary.write(finished, Path(arguments.out))
+    print(finished.text)
 
 
 def _sequence(arguments: argparse.Namespace) -> None:

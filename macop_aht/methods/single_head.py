@@ -45,12 +45,12 @@ def teach(setup: Setup[SingleHeadConfig], lesson: Lesson) -> dict[str, Any]:
     return with_snapshot(lesson.memory, lesson.net.backbone)
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> SingleHeadConfig:
-    """The settings that go with Macop's."""
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> SingleHeadConfig:
+    """Return the settings that match a preset of Macop's."""
     return SingleHeadConfig(
-        alpha_reg=ours.alpha_reg,
-        regulariser_norm=ours.regulariser_norm,
-        regulariser_snapshots=ours.regulariser_snapshots,
-        test_episodes=ours.test_episodes,
-        ego=continual.ego_beside(ours),
+        alpha_reg=preset.alpha_reg,
+        regulariser_norm=preset.regulariser_norm,
+        regulariser_snapshots=preset.regulariser_snapshots,
+        test_episodes=preset.test_episodes,
+        ego=continual.ego_from_preset(preset),
     )

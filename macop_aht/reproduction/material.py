@@ -13,6 +13,7 @@ import numpy as np
 
 from macop_aht.campaign.plan import Campaign, read
 from macop_aht.evaluation.rows import Row, read_rows
+from macop_aht.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Material:
             for method in methods
             for seed in self.campaign.seeds
         }
-        return {key: path for key, path in found.items() if (path / "summary.json").exists()}
+        return {key: path for key, path in found.items() if RunFolder(path).exists and RunFolder(path).finished}
 
 
 def without(wanted: Iterable[tuple[str, str, int]], found: Iterable[tuple[str, str, int]]) -> str:
