@@ -46,8 +46,8 @@ def _value(value: Any) -> str:
 
 
 def to_toml(config: Any) -> str:
-    """A configuration as TOML; nested dataclasses are tables."""
-    return "\n".join(_table(asdict(config), "")) + "\n"
+    """A configuration, or nested dictionaries of its values, as TOML; what is nested is a table."""
+    return "\n".join(_table(config if isinstance(config, Mapping) else asdict(config), "")) + "\n"
 
 
 def _table(tree: Mapping[str, Any], path: str) -> list[str]:

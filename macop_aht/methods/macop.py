@@ -55,7 +55,7 @@ class MacopConfig:
     kept_episodes: int = setting(1_000, "episodes kept for the distillation, of all lessons together")
     lessons: Literal["all", "needed"] = setting(
         "all",
-        "learn with every group, or only where a head would be kept that gets what the group among itself does (Macop+)",
+        "all: a lesson with every group; needed: only where a head that got the group's self-play return would be kept (Macop+)",
     )
     test_episodes: int = setting(32, "greedy episodes per measured return; as many others choose the head")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
@@ -70,7 +70,7 @@ class MacopConfig:
     incompatibility: Literal["cross-play", "novelty"] = setting(
         "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
     )
-    anew: float = setting(0.0, "share of the offspring that begin anew, not as copies of their parents (ours)")
+    anew: float = setting(0.0, "share of the offspring that begin with random weights, not as copies of their parents")
     newest_head: float = setting(
         0.5, "chance that the ego plays its newest head in mutation, else any (cross-play only)"
     )
@@ -80,7 +80,9 @@ class MacopConfig:
     regulariser_norm: terms.Norm = setting(
         "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
     )
-    regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
+    regulariser_snapshots: Literal["all", "newest"] = setting(
+        "all", "snapshots of the backbone that it is regularised to"
+    )
     teammates: TrainingConfig = field(default_factory=TrainingConfig)  # the first population
     mutation: TrainingConfig = field(default_factory=TrainingConfig)
     ego: TrainingConfig = field(default_factory=TrainingConfig)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from macop_aht.config import changed, from_mapping
+from macop_aht.config import changed, from_mapping, read_toml
 from macop_aht.learner.device import choose_device
 from macop_aht.methods import (
     clear,
@@ -30,6 +30,7 @@ from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import Outcome, Setup
 from macop_aht.runs.folder import SELF_PLAY, SEQUENCE, RunFolder
 from macop_aht.runs.journal import Journal
+from macop_aht.runs.records import check_format
 from macop_aht.scenarios import build
 from macop_aht.util import hint
 
@@ -137,7 +138,7 @@ METHODS = {
         groups_from=ANY, campaign_groups="macop", compared=False,
     ),
 }  # fmt: skip
-_BUILT_IN = frozenset(METHODS)
+BUILT_IN = frozenset(METHODS)
 
 
 def register_method(name: str, method: Method) -> None:
@@ -150,7 +151,7 @@ def register_method(name: str, method: Method) -> None:
         raise TypeError(
             f"register_method({name!r}, …) got {type(method).__name__}; it needs a macop_aht.methods.Method"
         )
-    if name in (*_BUILT_IN, SEQUENCE, SELF_PLAY):
+    if name in (*BUILT_IN, SEQUENCE, SELF_PLAY):
         raise ValueError(f"there is a method {name!r} already; choose another name")
     if not name or not all(letter.isalnum() or letter in "+-_" for letter in name):
         raise ValueError(f"a method is called {name!r}; use letters, digits, - + and _, since it names a folder too")
@@ -204,6 +205,30 @@ def configure(method: str, preset: MacopConfig, paper: MacopConfig | None = None
 def preset(method: str, name: str, scenario: str) -> Any:
     """Return a method's settings by the name of a preset."""
     return configure(method, presets.macop(name, scenario), presets.macop("paper", scenario))
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file that `macop train --config` takes: what every run's folder has in `run.toml`, or a part of it."""
+
+    scenario: str = ""
+    method: str = "macop"
+    seed: int = 0
+    threads: int = 0  # 0: the default
+    config: dict = field(default_factory=dict)  # settings of the method, as nested tables
+
+    @staticmethod
+    def read(path: Path) -> RunFile:
+        """Return what a file says; raise `ConfigError` or `FormatError` where it has unknown keys or another format."""
+        values = read_toml(path)
+        if "format" in values:
+            values = check_format(values, str(path), path.parent)
+        return from_mapping(RunFile, values)
+
+
+def settings_by_file(file: RunFile, scenario: str, method: str, name: str) -> Any:
+    """Return a method's settings: those of a preset, and over them what the file says."""
+    return changed(preset(method, name, scenario), file.config, "config.")
 
 
 def preset_of(run: MethodRun) -> str:

@@ -22,7 +22,9 @@ class SingleHeadConfig:
     regulariser_norm: terms.Norm = setting(
         "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
     )
-    regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
+    regulariser_snapshots: Literal["all", "newest"] = setting(
+        "all", "snapshots of the backbone that it is regularised to"
+    )
     test_episodes: int = setting(32, "greedy episodes behind every figure")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
 

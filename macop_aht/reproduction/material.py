@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.campaign.plan import Campaign, read
+from macop_aht.campaign.plan import CAMPAIGN, Campaign, read
 from macop_aht.evaluation.rows import Row, read_rows
 from macop_aht.runs.folder import RunFolder
 
@@ -25,7 +25,7 @@ class Material:
 
     @staticmethod
     def load(folder: Path) -> Material:
-        stored = folder / "campaign.toml"
+        stored = folder / CAMPAIGN
         if not stored.exists():
             raise FileNotFoundError(f"{folder} holds no campaign: there is no {stored.name} in it")
         return Material(folder, read(stored))

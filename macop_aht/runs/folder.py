@@ -31,7 +31,6 @@ from macop_aht.learner.networks import Ego, Shape, Stack, set_weights, weights
 from macop_aht.runs import checkpoints
 from macop_aht.runs.metrics import Metrics
 from macop_aht.runs.records import (
-    FORMAT,
     SETTINGS,
     Decision,
     Part,
@@ -43,6 +42,7 @@ from macop_aht.runs.records import (
     parse_decisions,
     parse_parts,
     parts_text,
+    settings_text,
 )
 from macop_aht.scenarios import build
 from macop_aht.util import write_whole
@@ -244,7 +244,7 @@ class RunFolder:
             raise FileNotFoundError(f"there is no run in {self.path} to resume; leave out --resume to start one")
         if self.path.exists() and any(self.path.iterdir()):
             raise FileExistsError(f"{self.path} is not empty and holds no run; choose another folder")
-        write_whole(self.settings_file, f"format = {FORMAT}\n{to_toml(run)}")
+        write_whole(self.settings_file, settings_text(run))
 
     def _check_same(self, run: Any, resume: bool) -> None:
         if not resume:

@@ -13,9 +13,16 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from macop_aht.config import to_toml
+
 FORMAT = 2  # of run folders and of every record in them; 1 had none written down
 SETTINGS = "run.toml"  # the file in which a run's settings are
 T = TypeVar("T")
+
+
+def settings_text(run: Any) -> str:
+    """Return the content of a settings file: of a run, or of such settings as nested dictionaries."""
+    return f"format = {FORMAT}\n{to_toml(run)}"
 
 
 def holds_run(folder: Path | str) -> bool:
