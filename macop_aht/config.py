@@ -46,8 +46,8 @@ def _value(value: Any) -> str:
 
 
 def to_toml(config: Any) -> str:
-    """Return a configuration as TOML. Nested dataclasses become tables."""
-    return "\n".join(_table(asdict(config), "")) + "\n"
+    """Return a configuration, or nested dictionaries of its values, as TOML. What is nested becomes a table."""
+    return "\n".join(_table(config if isinstance(config, Mapping) else asdict(config), "")) + "\n"
 
 
 def _table(tree: Mapping[str, Any], path: str) -> list[str]:

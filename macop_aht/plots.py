@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -87,33 +87,10 @@ def heat_maps(matrices: Mapping[str, np.ndarray], title: str, path: Path) -> Non
     save(figure, path, tight=False)
 
 
-class Step(NamedTuple):
-    """The figures of one iteration of a run."""
-
-    iteration: int
-    groups: int  # groups met so far
-    heads: int  # heads at its end
-    compatible: float  # compatibility C; NaN in the first iteration
-
-
-def progress(decisions: Sequence[Mapping[str, Any]]) -> list[Step]:
-    """Return the iterations of a run, from its decisions."""
-    steps: list[Step] = []
-    met: set[str] = set()
-    for decision in decisions:
-        if "groups" in decision:  # a new iteration; the ego's decisions that follow belong to it
-            met |= set(decision["groups"])
-            iteration, heads = max(int(decision["phase"].split("-")[1]), 1), steps[-1].heads if steps else 0
-            steps.append(Step(iteration, len(met), heads, decision.get("compatibility", np.nan)))
-        else:
-            steps[-1] = steps[-1]._replace(heads=decision["heads"])
-    return steps
-
-
-def process(decisions: Sequence[Mapping[str, Any]], threshold: float, path: Path) -> None:
-    """Save a picture of groups met, heads and compatibility over the iterations of a run."""
+def process(steps: Sequence[tuple[int, int, int, float]], threshold: float, path: Path) -> None:
+    """Draw the groups met, the heads and the compatibility over a run's iterations; a step has these behind its iteration."""
     plt = pyplot()
-    iterations, groups, heads, compatible = zip(*progress(decisions), strict=True)
+    iterations, groups, heads, compatible = zip(*steps, strict=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
     left.plot(iterations, groups, "o-", label="groups", color=COLOURS["mate"])
     left.plot(iterations, heads, "s-", label="heads", color=COLOURS["ego"])

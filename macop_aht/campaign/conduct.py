@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from macop_aht.campaign.board import Board, headline
-from macop_aht.campaign.plan import Campaign, tasks
-from macop_aht.campaign.processes import Processes, lock
+from macop_aht.campaign.plan import CAMPAIGN, Campaign, tasks
+from macop_aht.campaign.processes import Processes
 from macop_aht.campaign.runner import Executor, Ledger, run
 from macop_aht.config import to_toml
+from macop_aht.runs.lock import folder_lock
+from macop_aht.util import write_whole
 
 
 def conduct(
@@ -19,19 +21,17 @@ def conduct(
     ray_address: str | None = None,
     left_out: Collection[str] = (),
 ) -> bool:
-    """Do what is not done yet, but for the tasks that are left out; gives whether all else is done.
+    """Do what is not done yet, but for the tasks that are left out; return whether all else is done.
 
     What failed is tried again by the next call. With `ray_address`, on the nodes of that cluster; else in processes of this
-    machine.
+    machine. Raises `LockedError` where another campaign is at work in the folder.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "campaign.lock", "ab") as held:
-        if not lock(held):
-            raise RuntimeError(f"another campaign is at work in {folder}; wait for its end, or choose another folder")
+    with folder_lock(folder, "campaign"):
         ledger = Ledger(folder, tasks(campaign), left_out)
         ledger.check_runs()
-        (folder / "campaign.toml").write_text(to_toml(campaign), encoding="utf-8")
+        write_whole(folder / CAMPAIGN, to_toml(campaign))
         executor = _executor(campaign, folder, ray_address)
         places = executor.places
         with Board(places) as board:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.campaign.plan import GROUPS_OF, Campaign, on_sequence
+from macop_aht.campaign.plan import Campaign, on_sequence
 from macop_aht.config import changed
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.training import METHODS, preset
+from macop_aht.methods.registry import BUILT_IN, METHODS, preset
 
 MILLION = 1_000_000
 
@@ -54,6 +54,8 @@ def core_hours(campaign: Campaign, scenario: str, name: str) -> np.ndarray:
     factor = costs.factors.get(method, 1.0)
     if isinstance(config, MacopConfig):
         return _macop(config, costs, factor) / 60
+    if method not in BUILT_IN:
+        return np.full(2, METHODS[method].steps(config) / MILLION * costs.lesson) / 60
     if not METHODS[method].groups_from:
         stages = factor * _stage(config.teammates.steps, config.teammates.training, costs.population)
         return np.full(2, stages + _stage(config.ego.steps, config.ego.training, costs.lesson)) / 60
@@ -68,7 +70,7 @@ def groups_of(config: Any) -> np.ndarray:
     """How many groups a run generates: (2,)."""
     if isinstance(config, MacopConfig):
         return np.array([_least(config), config.max_iterations]) * config.population
-    return np.full(2, config.teammates.population)
+    return np.full(2, getattr(config, "teammates", config).population)
 
 
 def _least(config: MacopConfig) -> int:
@@ -101,7 +103,7 @@ def _lessons(campaign: Campaign, scenario: str, name: str, method: str) -> np.nd
         return changed(preset(source, campaign.preset, scenario), campaign.settings_of(source))
 
     if not name.endswith(on_sequence("")):
-        return _lessons_of(config(GROUPS_OF[method]))
+        return _lessons_of(config(METHODS[method].lender))
     every = sum((groups_of(config(source)) for source in campaign.generators), np.zeros(2))
     return np.minimum(every, campaign.sequence) if campaign.sequence else every
 

@@ -14,16 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from macop_aht.config import ConfigError, at_least, changed, from_mapping, read_toml
+from macop_aht.config import ConfigError, at_least, changed, from_mapping, parse, read_toml, to_toml
 from macop_aht.methods import presets
-from macop_aht.methods.training import METHODS, MethodRun, find, preset
+from macop_aht.methods.registry import METHODS, MethodRun, find, preset
+from macop_aht.runs.folder import SEQUENCE
 from macop_aht.util import hint
 
-# Whose groups a method learns with that makes none itself, as in the paper: those of the same scenario and seed.
-GROUPS_OF = {
-    "finetune": "macop", "single-head": "macop", "random-head": "macop", "multi-head": "macop", "fresh": "macop",
-    "finetune-trajedi": "trajedi", "ewc": "trajedi", "clear": "trajedi", "ppo": "fcp",
-}  # fmt: skip
+CAMPAIGN = "campaign.toml"  # in the campaign's folder, its own file
 EVALUATION = "evaluation"  # the last part of its task's name, where others have a seed
 BASE = "fresh"  # the learner that all others are compared with in forward transfer
 
@@ -64,8 +61,7 @@ class Campaign:
         for scenario in self.scenarios:
             presets.macop(self.preset, scenario)  # raises where there is no such preset or scenario
         for method in self.methods:
-            find(method)
-            source = GROUPS_OF.get(method)
+            source = find(method).lender
             if source and source not in self.methods:
                 raise ConfigError(f"{method} learns with the groups of {source}; add {source!r} to the methods")
         _check_learners(self)
@@ -104,7 +100,7 @@ def _check_learners(campaign: Campaign) -> None:
         _check_list("learners", campaign.learners)
         if not campaign.generators:
             raise ConfigError("learners go through groups of the methods, which make none; add one such as 'macop'")
-    able = [name for name, method in METHODS.items() if "sequence" in method.groups_from]
+    able = [name for name, method in METHODS.items() if SEQUENCE in method.groups_from]
     for learner in campaign.learners:
         if learner not in able:
             raise ConfigError(f"{learner!r} goes through no sequence of groups; {hint(learner, able)}")
@@ -133,7 +129,7 @@ def _check_config(
     campaign: Campaign, scenarios: Sequence[str], method: str, values: Mapping[str, Any], where: str
 ) -> None:
     if "groups" in values:
-        raise ConfigError(f"{where}groups is the campaign's to set: the run of {GROUPS_OF.get(method)}")
+        raise ConfigError(f"{where}groups is the campaign's to set: the run of {find(method).lender}")
     for scenario in scenarios:
         MethodRun(scenario, method, config=changed(preset(method, campaign.preset, scenario), values, where))
 
@@ -143,7 +139,7 @@ def _check_variations(campaign: Campaign) -> None:
     for name, values in campaign.variations.items():
         if not isinstance(values, Mapping):
             raise ConfigError(f"variations.{name} is {values!r}; it is a table")
-        if name in (*METHODS, EVALUATION, "sequence") or "/" in name or name.endswith(on_sequence("")):
+        if name in (*METHODS, EVALUATION, SEQUENCE) or "/" in name or name.endswith(on_sequence("")):
             raise ConfigError(f"a variation is called {name!r}, which is taken or no name for a folder; choose another")
     for name, variation in campaign.varied().items():
         find(variation.method)
@@ -152,7 +148,7 @@ def _check_variations(campaign: Campaign) -> None:
             raise ConfigError(
                 f"variations.{name}.scenarios has {strangers[0]!r}; {hint(strangers[0], campaign.scenarios)}"
             )
-        source = GROUPS_OF.get(variation.method)
+        source = find(variation.method).lender
         if source and source not in campaign.methods:
             raise ConfigError(f"{name} learns with the groups of {source}; add {source!r} to the methods")
         own, where = variation.scenarios or campaign.scenarios, f"variations.{name}.settings."
@@ -170,7 +166,8 @@ class Task:
 
     name: str
     words: tuple[str, ...]  # of the command, behind `macop`
-    result: str  # the file that is there when it is done
+    settings: Mapping[str, Any]  # what its result depends on, beside its inputs; of a run, all that `run.toml` has
+    result: str  # the file or the run's folder that is there when it is done
     needs: tuple[str, ...] = ()  # tasks that must be done before
     gathers: tuple[str, ...] = ()  # tasks that must have ended before; it is given those that are done
 
@@ -181,6 +178,7 @@ class Task:
 
     @property
     def trains(self) -> bool:
+        """Whether it is a run, which takes its settings from a file."""
         return self.words[0] == "train"
 
     def command(self, done: Collection[str]) -> list[str]:
@@ -227,7 +225,7 @@ def on_sequence(method: str) -> str:
 def _sequence(campaign: Campaign, scenario: str, seed: int) -> Task:
     name, needs = f"{scenario}/sequence/{seed}", tuple(f"{scenario}/{one}/{seed}" for one in campaign.generators)
     words = ("sequence", *needs, f"--length={campaign.sequence}", f"--seed={seed}", f"--out={name}")
-    return Task(name, words, f"{name}/summary.json", needs)
+    return Task(name, words, {"length": campaign.sequence, "seed": seed}, name, needs)
 
 
 def _learner(campaign: Campaign, scenario: str, method: str, seed: int) -> Task:
@@ -235,34 +233,28 @@ def _learner(campaign: Campaign, scenario: str, method: str, seed: int) -> Task:
 
 
 def _training(campaign: Campaign, scenario: str, called: str, method: str, seed: int) -> Task:
-    source = GROUPS_OF.get(method)
+    source = find(method).lender
     return _train(campaign, scenario, called, method, seed, f"{scenario}/{source}/{seed}" if source else None)
 
 
 def _train(campaign: Campaign, scenario: str, called: str, method: str, seed: int, groups: str | None) -> Task:
     """A run of a method; `groups` is the task whose groups it learns with."""
     name, needs = f"{scenario}/{called}/{seed}", (groups,) if groups else ()
-    words = ["train", scenario, f"--method={method}", f"--seed={seed}", f"--preset={campaign.preset}"]
-    words += [f"--threads={campaign.threads}", f"--device={campaign.device}", f"--out={name}"]
-    settings = campaign.settings_of(called if called in campaign.variations else method)
-    words += [f"--groups={run}" for run in needs] + options(settings)
-    return Task(name, tuple(words), f"{name}/summary.json", needs)
+    own = campaign.settings_of(called if called in campaign.variations else method)
+    config = changed(preset(method, campaign.preset, scenario), {**own, **({"groups": groups} if groups else {})})
+    settings = parse(to_toml(MethodRun(scenario, method, seed, campaign.threads, config)))
+    words = ("train", f"--config={settings_file(name)}", f"--device={campaign.device}", f"--out={name}")
+    return Task(name, words, settings, name, needs)
+
+
+def settings_file(name: str) -> str:
+    """Return the file with the settings of a run, beside its folder."""
+    return f"{name}.toml"
 
 
 def _evaluation(campaign: Campaign, scenario: str, runs: Sequence[Task]) -> Task:
     rows = f"{scenario}/rows.csv"
     words = ["pool", f"--episodes={campaign.episodes}", f"--threads={campaign.threads}", f"--device={campaign.device}"]
     words += [f"--out={rows}", *(["--by-folder"] if campaign.variations else [])]
-    return Task(f"{scenario}/{EVALUATION}", tuple(words), rows, gathers=tuple(task.name for task in runs))
-
-
-def options(settings: Mapping[str, Any], path: str = "") -> list[str]:
-    """Settings as words of the command line."""
-    words: list[str] = []
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            words += options(value, f"{path}{name}.")
-        else:
-            text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-            words.append(f"--{(path + name).replace('_', '-')}={text}")
-    return words
+    settings = {"episodes": campaign.episodes, "by_folder": bool(campaign.variations)}
+    return Task(f"{scenario}/{EVALUATION}", tuple(words), settings, rows, gathers=tuple(task.name for task in runs))

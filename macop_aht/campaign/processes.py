@@ -13,10 +13,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import macop_aht
 from macop_aht import paths
+from macop_aht.runs.lock import try_lock
+from macop_aht.runs.records import holds_run
 
 
 class Processes:
@@ -59,7 +60,7 @@ def start(
     log = folder / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
-        if not lock(file):
+        if not try_lock(file):
             return None
         command = going_on(folder / name, command)
         file.write(f"$ macop {shlex.join(command)}\n".encode())
@@ -92,20 +93,7 @@ def going_on(run: Path, command: list[str]) -> list[str]:
         shutil.rmtree(run, ignore_errors=True)
     if command[0] != "train":
         return command
-    if (run / "run.toml").exists():
+    if holds_run(run):
         return [*command, "--resume"]
     shutil.rmtree(run, ignore_errors=True)
     return command
-
-
-def lock(file: IO[bytes]) -> bool:
-    """Whether nobody else has locked it. The lock lasts until all processes that have got the open file are through with it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

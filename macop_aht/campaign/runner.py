@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
-from macop_aht.campaign.plan import Task
+from macop_aht.campaign.plan import Task, settings_file
+from macop_aht.campaign.status import State, TaskStatus, read_statuses, write_statuses
+from macop_aht.config import differences
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.records import holds_run, settings_text
+from macop_aht.util import write_whole
 
-State = Literal["to come", "running", "done", "failed", "blocked", "left out"]
 POLL = 0.2  # seconds between two looks
 
 
@@ -44,10 +47,7 @@ class Standing:
     state: State = "to come"
     minutes: float | None = None  # that it took
     since: float = 0.0  # when it was begun, while it is running
-    command: list[str] = field(default_factory=list)
-    inputs: dict[str, float | None] = field(
-        default_factory=dict
-    )  # the tasks whose results it uses, and when they ended
+    begun: TaskStatus = field(default_factory=TaskStatus)  # how it was begun
 
     @property
     def ended(self) -> bool:
@@ -64,21 +64,18 @@ class Ledger:
     def __init__(self, folder: Path, tasks: Sequence[Task], left_out: Collection[str] = ()) -> None:
         self.folder, self.tasks, self._left_out = folder, tasks, left_out
         self.standing = {task.name: Standing() for task in tasks}
-        self._path = folder / "status.json"
-        self._before = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
+        self._before = read_statuses(folder)
 
     def check_runs(self) -> None:
         """Raise where a run that is there was begun with other settings: no command could go on with it."""
         for task in self.tasks:
-            before = self._before.get(task.name, {}).get("command", [])
-            if task.trains and before and (self.folder / task.name / "run.toml").exists():
-                then, now = (
-                    {word for word in words if not word.startswith("--device=")} for words in (before, task.words)
-                )
-                if then != now:
+            before = self._before.get(task.name)
+            if task.trains and before and holds_run(self.folder / task.name):
+                differing = differences(before.settings, task.settings)
+                if differing:
                     raise ValueError(
-                        f"{task.name} was begun with {_listed(then - now)}, and the campaign says {_listed(now - then)}; choose "
-                        f"another folder, or remove {self.folder / task.name} to have it made again"
+                        f"{task.name} was begun with other settings than the campaign's: {'; '.join(differing)}. Choose another "
+                        f"folder, or remove {self.folder / task.name} to have it made again"
                     )
 
     def named(self, *states: State) -> list[str]:
@@ -93,7 +90,7 @@ class Ledger:
             if own.state != "to come":
                 continue
             if self._may_begin(task) and self._stands(task):
-                own.state, own.minutes = "done", self._before[task.name]["minutes"]
+                own.state, own.minutes = "done", self._before[task.name].minutes
             elif task.name in self._left_out:
                 own.state = "left out"
             elif self._is_blocked(task):
@@ -103,29 +100,33 @@ class Ledger:
         return found
 
     def begin(self, task: Task) -> list[str]:
-        """Note that a task is running; gives its command. What is left of it from other inputs goes, and tables made of it."""
+        """Note that a task is running; return its command. What is left of it from other inputs goes, and tables made of it."""
         command, inputs = task.command(self.named("done")), self._inputs(task)
-        if self._before.get(task.name, {}).get("inputs", inputs) != inputs:
+        before = self._before.get(task.name)
+        if before and before.inputs != inputs:
             shutil.rmtree(self.folder / task.name, ignore_errors=True)
         for other in self.tasks:
-            if other.gathers and (other is task or task.name in self._before.get(other.name, {}).get("inputs", ())):
+            used = self._before[other.name].inputs if other.name in self._before else {}
+            if other.gathers and (other is task or task.name in used):
                 (self.folder / other.result).unlink(missing_ok=True)
-        self.standing[task.name] = Standing("running", since=time.monotonic(), command=command, inputs=inputs)
-        self._note(task.name, {"state": "running", "inputs": inputs, "command": command})
+        if task.trains:
+            write_whole(self.folder / settings_file(task.name), settings_text(task.settings))
+        begun = TaskStatus("running", dict(task.settings), inputs, command)
+        self.standing[task.name] = Standing("running", since=time.monotonic(), begun=begun)
+        self._note(task.name, begun)
         return command
 
     def end(self, name: str, code: int) -> None:
         """Note that a task has ended."""
         own = self.standing[name]
         own.state, own.minutes = "failed" if code else "done", (time.monotonic() - own.since) / 60
-        note = {"state": own.state, "exit_code": code, "minutes": round(own.minutes, 2), "ended": round(time.time(), 3)}
-        self._note(name, {**note, "inputs": own.inputs, "command": own.command})
+        ended = round(time.time(), 3)
+        status = replace(own.begun, state=own.state, exit_code=code, minutes=round(own.minutes, 2), ended=ended)
+        self._note(name, status)
 
-    def _note(self, name: str, note: dict[str, Any]) -> None:
-        self._before[name] = note
-        unfinished = self._path.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps(self._before, indent=1) + "\n", encoding="utf-8")
-        unfinished.replace(self._path)
+    def _note(self, name: str, status: TaskStatus) -> None:
+        self._before[name] = status
+        write_statuses(self.folder, self._before)
 
     def minutes_left(self, places: int) -> float | None:
         """By how long tasks of the same kind took, or else all; None while nothing is known."""
@@ -153,23 +154,24 @@ class Ledger:
         return needed and all(self.standing[name].ended for name in task.gathers)
 
     def _stands(self, task: Task) -> bool:
-        """Whether it was done before, by the same command with the same inputs, and its result is still there."""
-        before, inputs = self._before.get(task.name, {}), self._inputs(task)
-        same = before.get("state") == "done" and before.get("command") == task.command(self.named("done"))
-        return same and before.get("inputs", inputs) == inputs and (self.folder / task.result).exists()
+        """Whether it was done before, with the same settings and inputs, and its result is still there."""
+        before = self._before.get(task.name)
+        if before is None or before.state != "done":
+            return False
+        return before.settings == task.settings and before.inputs == self._inputs(task) and self._is_there(task)
+
+    def _is_there(self, task: Task) -> bool:
+        path = self.folder / task.result
+        return path.is_file() or (holds_run(path) and RunFolder(path).finished)
 
     def _inputs(self, task: Task) -> dict[str, float | None]:
         """The tasks whose results it uses, and when they ended."""
         used = [name for name in (*task.needs, *task.gathers) if self.standing[name].state == "done"]
-        return {name: self._before[name].get("ended") for name in used}
-
-
-def _listed(words: Collection[str]) -> str:
-    return " ".join(sorted(words)) or "nothing of that kind"
+        return {name: self._before[name].ended for name in used}
 
 
 def run(ledger: Ledger, executor: Executor, watch: Callable[[Ledger], None]) -> bool:
-    """Do all that can be done; gives whether that is everything. `watch` is shown the ledger again and again."""
+    """Do all that can be done; return whether that is everything. `watch` is shown the ledger again and again."""
     try:
         while True:
             ready, free = ledger.ready(), executor.places - len(ledger.named("running"))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macop_aht import paths
-from macop_aht.cli import browsing, campaigns, judging, sharing, training
+from macop_aht.cli import browsing, campaigns, converting, judging, sharing, training
 from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
@@ -18,7 +18,7 @@ COMMANDS = (  # in the order of the help
     training.add_selfplay, training.add_train, training.add_sequence,
     judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
     campaigns.add_campaign, campaigns.add_reproduce,
-    sharing.add_export, sharing.add_zoo,
+    sharing.add_export, sharing.add_zoo, converting.add_convert,
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
     parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
-    parser.add_argument("--import", metavar="MODULE", help="import this first: it may register scenarios")
+    parser.add_argument("--import", metavar="MODULE", help="import this first: it may register scenarios and methods")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in COMMANDS:
         add(commands, words)

@@ -66,14 +66,16 @@ def add_campaign(commands: Commands, words: Sequence[str]) -> None:
 def _reproduce(arguments: argparse.Namespace) -> None:
     from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN
     from macop_aht.reproduction.material import Material
+    from macop_aht.runs.lock import folder_lock
 
     name = arguments.name
     material = Material.load(Path(arguments.campaign)) if arguments.campaign else None
     if material is None and name not in WITHOUT_CAMPAIGN:
         raise ValueError(f"{name} is made from a campaign: name its folder with --campaign FOLDER")
     out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
-    out.mkdir(parents=True, exist_ok=True)
-    print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
+    with folder_lock(out, "reproduce"):
+        out.mkdir(parents=True, exist_ok=True)
+        print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
     print(f"wrote {out / name}.md, .csv and pictures")
 
 

@@ -30,31 +30,70 @@ def new_file(text: str) -> Path:
     return path
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """What all commands that train have in common."""
-    parser.add_argument("scenario", help="such as LBF4")
+def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) -> None:
+    """Add what all commands that train have in common; `from_file`: a file may give the scenario and the seed."""
+    about = "such as LBF4" + (" (may be left out with --config)" if from_file else "")
+    parser.add_argument("scenario", nargs="?" if from_file else None, help=about)
     parser.add_argument("--out", required=True, metavar="RUN", help="the run's folder")
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument(
+        "--seed", type=seed, default=None if from_file else 0, help="same seed, same weights (default: 0)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
-    parser.add_argument("--threads", type=positive, help="of the processor (default: up to two)")
+    parser.add_argument("--threads", type=positive, help="number of CPU threads (default: up to 2)")
 
 
-def add_settings(parser: argparse.ArgumentParser, kind: type) -> None:
-    """An option for every value of a configuration by its path, and by its last word for all of that name at once."""
+FIRST = (  # the settings that people change, by the last word of their paths
+    "groups", "population", "steps", "teammate_steps", "ego_steps", "min_iterations", "max_iterations", "stop_threshold",
+    "test_episodes", "alpha_div", "alpha_incom", "alpha_reg", "alpha_distil", "alpha_cross", "alpha_rehearsal", "mu",
+    "ratio", "mixer",
+)  # fmt: skip
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: type, config: Any = None) -> None:
+    """Add an option for every value of a configuration by its path, and by its last word for all of that name at once.
+
+    First come the settings that people change, then the rest by their tables. The defaults shown are those of `config`, or
+    of the kind.
+    """
     from macop_aht.config import settings
 
-    group = parser.add_argument_group("settings", "without them, what is recommended for the scenario")
-    found = settings(kind)
-    words = [setting.path.split(".")[-1] for setting in found]
-    for setting, word in zip(found, words, strict=True):
-        if word != setting.path:
-            _add_setting(group, setting.path, setting)
-    for word in dict.fromkeys(words):
-        _add_setting(group, word, found[words.index(word)])
+    found, values = settings(kind), _values(config if config is not None else kind())
+    by_word: dict[str, list[Any]] = {}
+    for setting in found:
+        by_word.setdefault(setting.path.rpartition(".")[2], []).append(setting)
+    groups = {title: parser.add_argument_group(title) for title in ("settings", "further settings")}
+    for word, own in by_word.items():
+        defaults = list(dict.fromkeys(values[setting.path] for setting in own))
+        shown = _text(defaults[0]) if len(defaults) == 1 else "see below"
+        _add_setting(groups["settings" if word in FIRST else "further settings"], word, own[0], shown)
+    for setting in found:
+        table = setting.path.rpartition(".")[0]
+        if table:
+            title = f"settings of {table.replace('_', '-')} alone"
+            if title not in groups:
+                groups[title] = parser.add_argument_group(title)
+            _add_setting(groups[title], setting.path, setting, _text(values[setting.path]))
 
 
-def _add_setting(group: Any, name: str, setting: Any) -> None:
+def _values(config: Any, where: str = "") -> dict[str, Any]:
+    """The values of a configuration by their paths."""
+    from dataclasses import fields, is_dataclass
+
+    found: dict[str, Any] = {}
+    for own in fields(config):
+        value = getattr(config, own.name)
+        found |= _values(value, f"{where}{own.name}.") if is_dataclass(value) else {where + own.name: value}
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value == "" else str(value)
+
+
+def _add_setting(group: Any, name: str, setting: Any, default: str) -> None:
     choices = getattr(setting.kind, "__args__", None)
     group.add_argument(
         f"--{name.replace('_', '-')}",
@@ -62,7 +101,7 @@ def _add_setting(group: Any, name: str, setting: Any) -> None:
         type=_truth if setting.kind is bool else str if choices else setting.kind,
         choices=choices,
         metavar=None if choices else {bool: "yes|no", int: "N", float: "X"}.get(setting.kind, "TEXT"),
-        help=setting.about.replace("%", "%%"),
+        help=f"{setting.about} (default: {default})".replace("%", "%%"),
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from macop_aht.cli.bar import Bar
 from macop_aht.cli.options import Commands, add_run_options, add_settings, apply_settings, seed
+
+EXAMPLE = "LBF4"  # whose defaults the help shows where no scenario is given
 
 
 def _selfplay(arguments: argparse.Namespace) -> None:
@@ -19,26 +22,29 @@ def _selfplay(arguments: argparse.Namespace) -> None:
     training = apply_settings(SelfPlayConfig(training=presets.training(arguments.scenario)), arguments)
     run = SelfPlayRun(arguments.scenario, arguments.seed, arguments.threads or default_threads(), training)
     with Bar(training.steps * training.teams) as bar:
-        returns = self_play(
+        result = self_play(
             run, Path(arguments.out), arguments.resume, arguments.device, arguments.checkpoint_every, bar.show, bar.say
         )
-    for team, value in enumerate(returns):
+    for team, value in enumerate(result.returns):
         print(f"team {team}: greedy self-play return {value:.2f}")
 
 
 def _train(arguments: argparse.Namespace) -> None:
     from macop_aht.learner.device import default_threads
-    from macop_aht.methods import summary
-    from macop_aht.methods.training import MethodRun, check_groups, find, preset, train
+    from macop_aht.methods.registry import MethodRun, RunFile, find, settings_by_file
+    from macop_aht.methods.training import check_groups, train
 
-    method = find(arguments.method)
-    config = apply_settings(preset(arguments.method, arguments.preset, arguments.scenario), arguments)
-    threads = arguments.threads or default_threads()
-    run = MethodRun(arguments.scenario, arguments.method, arguments.seed, threads, config)
+    file = RunFile.read(Path(arguments.config)) if arguments.config else RunFile()
+    scenario, method = arguments.scenario or file.scenario, arguments.method or file.method
+    if not scenario:
+        raise ValueError("name a scenario, such as LBF4, or a file that does with --config FILE.toml")
+    config = apply_settings(settings_by_file(file, scenario, method, arguments.preset), arguments)
+    threads = arguments.threads or file.threads or default_threads()
+    run = MethodRun(scenario, method, file.seed if arguments.seed is None else arguments.seed, threads, config)
     check_groups(run, Path(arguments.out))
-    with Bar(method.steps(config), whole_run=True) as bar:
+    with Bar(find(method).steps(config), whole_run=True) as bar:
         finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)
-    summary.write(finished, Path(arguments.out))
+    print(finished.text)
 
 
 def _sequence(arguments: argparse.Namespace) -> None:
@@ -68,7 +74,12 @@ def add_selfplay(commands: Commands, words: Sequence[str]) -> None:
 
 def add_train(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("train", help="train an ego agent, and the teammates that it learns with")
-    add_run_options(parser)
+    add_run_options(parser, from_file=True)
+    parser.add_argument(
+        "--config",
+        metavar="FILE.toml",
+        help="settings as in the run.toml of a run's folder: scenario, method, seed, threads, config; other options override it",
+    )
     parser.add_argument(
         "--preset",
         choices=("paper", "fast", "demo"),
@@ -91,11 +102,23 @@ def add_sequence(commands: Commands, words: Sequence[str]) -> None:
 
 
 def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """The method, and the settings of the one that these words choose."""
-    from macop_aht.methods.training import METHODS, find
+    """Add the method, and the settings of the one that these words choose, with its defaults in their scenario."""
+    from macop_aht.config import ConfigError
+    from macop_aht.methods.registry import METHODS, RunFile, find, settings_by_file
 
     about = "; ".join(f"{name}: {method.about}" for name, method in METHODS.items())
-    parser.add_argument("--method", default="macop", help=f"{about}. Its settings are below (default: %(default)s)")
+    parser.add_argument("--method", help=f"{about}. Its settings are below (default: macop)")
     chosen = argparse.ArgumentParser(add_help=False)
-    chosen.add_argument("--method", default="macop")
-    add_settings(parser, find(chosen.parse_known_args(words)[0].method).config)
+    for option in ("--method", "--config", "--preset"):
+        chosen.add_argument(option)
+    chosen.add_argument("scenario", nargs="?")
+    given, _ = chosen.parse_known_args(words[1:])
+    file = RunFile.read(Path(given.config)) if given.config else RunFile()
+    method, config = given.method or file.method, None
+    with suppress(ConfigError, ValueError, KeyError):  # told when the command is run
+        config = settings_by_file(file, given.scenario or file.scenario or EXAMPLE, method, given.preset or "fast")
+    parser.usage = "macop train [SCENARIO] --out RUN [--method M] [--preset P] [--config FILE.toml] [settings]"
+    parser.epilog = (
+        f"Defaults are those of {given.scenario or file.scenario or EXAMPLE} with --preset {given.preset or 'fast'}."
+    )
+    add_settings(parser, find(method).config, config)

@@ -6,7 +6,6 @@ Figures come from the files as they lie in the zoo, through onnxruntime, so that
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,43 +53,15 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """The groups of a finished run of `macop train` or `macop selfplay`."""
-    if not (folder / "run.toml").exists():
-        raise FileNotFoundError(f"{folder} holds no run: there is no run.toml in it")
-    text = (folder / "run.toml").read_text(encoding="utf-8")
-    settings = tomllib.loads(text)
-    generator = generator_of(settings.get("method", "selfplay"))
-    finished = folder / ("summary.json" if "method" in settings else "result.json")
-    if not finished.exists():
-        raise ValueError(f"the run in {folder} is not finished; go on with --resume first")
-    groups = list(_generated(folder) if "method" in settings else _teams(folder))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Run(settings["scenario"], generator, settings["seed"], digest, groups)
+    """Return the groups of a finished run of `macop train` or `macop selfplay`; raise where there is none."""
+    from macop_aht.learner.networks import member_weights
+    from macop_aht.runs.folder import RunFolder
 
-
-def _generated(folder: Path) -> Iterator[Found]:
-    """Every group that the ego has met, once."""
-    from macop_aht.runs.checkpoints import read
-
-    met = set()
-    for path in sorted((folder / "phases").glob("population-*.npz")):
-        arrays, note = read(path)
-        for k, name in enumerate(note["names"]):
-            if name not in met:
-                met.add(name)
-                yield Found(name, {part: array[k] for part, array in arrays["net"].items()})
-
-
-def _teams(folder: Path) -> Iterator[Found]:
-    """The teams of a self-play run, as it ended."""
-    from macop_aht.runs.checkpoints import load
-
-    found = load(folder / "checkpoints")
-    if found is None:
-        raise ValueError(f"the run in {folder} has no checkpoint")
-    average = found[0]["learner"]["average"]
-    for k in range(len(next(iter(average.values())))):
-        yield Found(str(k), {part: array[k] for part, array in average.items()})
+    run = RunFolder(folder)
+    generator = generator_of(run.method)
+    run.require_finished()
+    groups = [Found(name, member_weights(group, 0)) for name, group in run.generated().items()]
+    return Run(run.scenario, generator, run.seed, run.settings_hash, groups)
 
 
 # --- Adding

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+
+from macop_aht.runs.records import Decision
 
 
 def backward_transfer(returns: np.ndarray) -> float:
@@ -30,12 +31,12 @@ def forward_transfer(returns: np.ndarray, fresh: np.ndarray) -> float:
     return float(np.mean([gains[1 : k + 1].mean() for k in range(1, count)]))
 
 
-def returns_over_time(decisions: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """The matrix of a run with group after group, from its decisions: (K,K), one row and one column for every lesson."""
-    names = decisions[0]["groups"]
-    lessons = [decision for decision in decisions if "group" in decision and "returns" in decision]
-    columns = [names.index(lesson["group"]) for lesson in lessons]
-    return np.array([[lesson["returns"][column] for column in columns] for lesson in lessons])
+def returns_over_time(decisions: Sequence[Decision]) -> np.ndarray:
+    """Return the matrix of a run with group after group, from its decisions: (K,K), a row and a column for every lesson."""
+    names = decisions[0].groups or []
+    lessons = [(one.group, one.returns) for one in decisions if one.group is not None and one.returns is not None]
+    columns = [names.index(group) for group, _ in lessons]
+    return np.array([[returns[column] for column in columns] for _, returns in lessons])
 
 
 def _groups(returns: np.ndarray) -> int:

@@ -20,11 +20,12 @@ from macop_aht.episodes.matches import episode_seeds
 from macop_aht.episodes.runner import Episodes
 from macop_aht.evaluation.bundles import SELECTION
 from macop_aht.evaluation.rows import Row, episode_rows, write_rows
+from macop_aht.learner.device import choose_device
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.seats import Seating, greedy_episodes
-from macop_aht.methods.origins import ego_of, fingerprint, groups_of, joined, lender_of, method_of, require_end
 from macop_aht.methods.training import METHODS, MethodRun, preset_of, read_run, setup_of
 from macop_aht.paths import commit
+from macop_aht.runs.folder import SEQUENCE, RunFolder, fingerprint
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
@@ -46,17 +47,15 @@ class Entrant:
     @staticmethod
     def load(folder: Path, device: str = "auto", by_folder: bool = False) -> Entrant:
         """`by_folder`: a run is called by the folder that it is in, as NAME in NAME/0; else by its method."""
-        require_end(folder)
-        run = read_run(folder)
-        setup = setup_of(run, device)
-        lender = lender_of(folder, run.config.groups) if METHODS[run.method].groups_from else folder
-        if method_of(lender) == "sequence":
+        own = RunFolder(folder)
+        own.require_ego()
+        run, lender = read_run(folder), own.lender or own
+        if lender.method == SEQUENCE:
             raise ValueError(
                 f"the ego in {folder} has learnt with a sequence, and has met groups of all runs; leave it out"
             )
-        origin = (_name(lender, by_folder), read_run(lender).seed)
-        met, groups = frozenset(joined(folder)), groups_of(folder, setup)
-        return Entrant(run, _name(folder, by_folder), origin, met, ego_of(folder, setup), groups)
+        origin, place = (_name(lender, by_folder), lender.seed), choose_device(device)
+        return Entrant(run, _name(own, by_folder), origin, frozenset(own.met), own.ego(place), own.generated(place))
 
     def tier(self, owners: Sequence[Owner]) -> str:
         """What a group that these runs have generated is to its ego."""
@@ -65,8 +64,8 @@ class Entrant:
         return "unseen" if any(name == self.origin[0] for name, *_ in owners) else "unseen generator"
 
 
-def _name(folder: Path, by_folder: bool) -> str:
-    return folder.resolve().parent.name if by_folder else read_run(folder).method
+def _name(run: RunFolder, by_folder: bool) -> str:
+    return run.path.resolve().parent.name if by_folder else run.method
 
 
 class Pool:

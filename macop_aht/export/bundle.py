@@ -27,6 +27,7 @@ from macop_aht.export import card
 from macop_aht.export.ego_graph import ego_graph
 from macop_aht.onnx_format import OPSET, Graph, write
 from macop_aht.policies.onnx import OnnxPolicy
+from macop_aht.scenarios import build
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 from macop_aht.version import __version__
@@ -242,11 +243,11 @@ def _common_head(
 
 def group_policies(run_folder: Path) -> list[OnnxPolicy]:
     """The groups of a run as teammates."""
-    from macop_aht.methods.origins import groups_held
-    from macop_aht.methods.training import read_run, setup_of
+    from macop_aht.runs.folder import RunFolder
 
-    setup = setup_of(read_run(run_folder), "cpu")
-    return [policy(f"group {name}", group, setup.world) for name, group in groups_held(run_folder, setup).items()]
+    run = RunFolder(run_folder)
+    world = build(run.scenario)
+    return [policy(f"group {name}", group, world) for name, group in run.groups().items()]
 
 
 def policy(name: str, group: Stack, world: World) -> OnnxPolicy:

@@ -13,10 +13,10 @@ from macop_aht import zoo
 from macop_aht.deploy.runtime import BundleError, bundle_content, bundle_folder, read_manifest
 from macop_aht.export.ego_graph import run_weights
 from macop_aht.learner.networks import Ego, Shape, Stack, member_weights, set_member, set_weights
-from macop_aht.methods.origins import ego_of, groups_held, joined, maker_of
 from macop_aht.methods.phases import Setup
 from macop_aht.methods.training import read_run, setup_of
 from macop_aht.onnx_format import read, write
+from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs
 from macop_aht.zoo.cards import generator_of
@@ -42,10 +42,11 @@ def of_run(folder: Path) -> Subject:
     """The ego of a finished run."""
     run = read_run(folder)
     setup = setup_of(run, "cpu")
-    ego, groups = ego_of(folder, setup), groups_held(folder, setup)
-    company = company_of(groups, setup.world, maker_of(folder), joined(folder))
+    own = RunFolder(folder)
+    ego, groups = own.ego(), own.groups()
+    company = company_of(groups, setup.world, own.maker, own.met)
     about = {"scenario": run.scenario, "method": run.method, "seed": run.seed, "company": company}
-    return Subject(setup, about, folder / "run.toml", ego, groups)
+    return Subject(setup, about, own.settings_file, ego, groups)
 
 
 def of_bundle(folder: Path) -> Subject:

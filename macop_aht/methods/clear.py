@@ -56,6 +56,6 @@ def rehearsal(setup: Setup[ClearConfig], kept: Kept, seed: int) -> Term:
     return terms.td_on(replay, min(training.batch, len(replay)), [seed, 3], "cross")
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> ClearConfig:
-    """The settings that go with Macop's."""
-    return ClearConfig(test_episodes=ours.test_episodes, ego=continual.ego_beside(ours))
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> ClearConfig:
+    """Return the settings that match a preset of Macop's."""
+    return ClearConfig(test_episodes=preset.test_episodes, ego=continual.ego_from_preset(preset))

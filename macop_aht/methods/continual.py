@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.training import Training
 from macop_aht.methods import phases
+from macop_aht.methods.borrowed import Groups, borrow, lessons_of
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.origins import Groups, borrow, lessons
 from macop_aht.methods.phases import EgoConfig, Learned, Losses, Outcome, Setup, cross_returns, fresh_ego, whole
 from macop_aht.runs.journal import Journal
+from macop_aht.runs.records import Decision
 
 
 class Sequential(Protocol):
@@ -57,28 +57,24 @@ def _learn(setup: Setup[Sequential], k: int, name: str, before: Learned, groups:
     ego, phase = copy.deepcopy(before.ego), f"group {k} of {len(groups.order)}: ego with {name}"
     memory = teach(setup, Lesson(phase, whole(ego), groups[name], before.memory, setup.phase_seed(k)))
     returns = cross_returns(setup, ego, groups.net, setup.phase_seed(k, 1))[0].tolist()
-    return Learned(ego, {"group": name, "returns": returns, "heads": 1}, memory)
+    return Learned(ego, Decision(group=name, returns=returns, heads=1), memory)
 
 
 def join(setup: Setup[Sequential], lesson: Lesson, losses: Losses | None = None) -> Training:
     """L_com with the lesson's group, and what is added to it."""
-    ego = setup.config.ego
-    return phases.join(
-        setup, lesson.phase, lesson.net, lesson.group, ego.training, ego.steps, lesson.seed, losses, ego.self_play
-    )
+    return phases.join(setup, lesson.phase, lesson.net, lesson.group, setup.config.ego, lesson.seed, losses)
 
 
 def steps(config: Sequential) -> int:
-    """Environment steps of a run; of a single group where the run that the groups are from is not there any more."""
-    folder = Path(config.groups)
-    return config.ego.steps * (len(lessons(folder)) if folder.exists() else 1)
+    """Return the environment steps of a run; of a single lesson where the lender is not there any more."""
+    return config.ego.steps * lessons_of(config.groups)
 
 
 def usual_ego() -> EgoConfig:
-    """As Macop's ego learns with a group, by the paper's numbers."""
+    """Return how Macop's ego learns with a group, by the paper's numbers."""
     return EgoConfig(steps=125_000)
 
 
-def ego_beside(ours: MacopConfig) -> EgoConfig:
-    """As Macop's ego learns with a group."""
-    return EgoConfig(ours.ego_steps, ours.ego_self_play, ours.ego)
+def ego_from_preset(preset: MacopConfig) -> EgoConfig:
+    """Return how Macop's ego learns with a group, by a preset."""
+    return EgoConfig(preset.ego_steps, preset.ego_self_play, preset.ego)

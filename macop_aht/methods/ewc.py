@@ -91,6 +91,6 @@ def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Gener
     return [sums / max(steps, 1) for sums in total]
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> EwcConfig:
-    """The settings that go with Macop's."""
-    return EwcConfig(test_episodes=ours.test_episodes, ego=continual.ego_beside(ours))
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> EwcConfig:
+    """Return the settings that match a preset of Macop's."""
+    return EwcConfig(test_episodes=preset.test_episodes, ego=continual.ego_from_preset(preset))

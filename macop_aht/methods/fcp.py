@@ -29,6 +29,7 @@ from macop_aht.methods.phases import (
     whole,
 )
 from macop_aht.runs.journal import Journal
+from macop_aht.runs.records import Decision
 
 
 class TwoStages(Protocol):
@@ -82,34 +83,34 @@ def _population(setup: Setup[TwoStages], generate: Callable[[Setup[Any]], Teams]
     teams = generate(setup)
     names = [f"0/{k}" for k in range(teams.net.population)]
     returns = self_play_returns(setup, teams.net, setup.phase_seed(0, 1))
-    return Population(teams, names, {"groups": names, "self_play": returns})
+    return Population(teams, names, Decision(groups=names, self_play=returns))
 
 
 def _ego(setup: Setup[TwoStages], population: Population) -> Learned:
     """L_com with every group in an equal share of the environments and of every batch."""
     config, groups, seed = setup.config.ego, population.teams.net, setup.phase_seed(1)
     ego = fresh_ego(setup, 1, seed)
-    join(setup, "ego", whole(ego), groups, config.training, config.steps, seed, self_play=config.self_play)
+    join(setup, "ego", whole(ego), groups, config, seed)
     returns = cross_returns(setup, ego, groups, setup.phase_seed(1, 1))[0].tolist()
-    return Learned(ego, {"returns": returns, "heads": 1})
+    return Learned(ego, Decision(returns=returns, heads=1))
 
 
 def steps(config: TwoStages) -> int:
-    """Environment steps of a run."""
+    """Return the environment steps of a run."""
     return config.teammates.steps + config.ego.steps
 
 
-def stages_beside(ours: MacopConfig, papers: MacopConfig) -> tuple[TeammatesConfig, EgoConfig]:
-    """The paper's million steps for each, scaled as Macop's are, with Macop's ways of training."""
+def stages_from_preset(preset: MacopConfig, paper: MacopConfig) -> tuple[TeammatesConfig, EgoConfig]:
+    """Return the paper's million steps for each stage, scaled as Macop's are, with Macop's settings of the training."""
     teammates, ego = TeammatesConfig(), EgoConfig()
     return (
         TeammatesConfig(
-            steps=round(teammates.steps * ours.teammate_steps / papers.teammate_steps), training=ours.teammates
+            steps=round(teammates.steps * preset.teammate_steps / paper.teammate_steps), training=preset.teammates
         ),
-        EgoConfig(steps=round(ego.steps * ours.ego_steps / papers.ego_steps), training=ours.ego),
+        EgoConfig(steps=round(ego.steps * preset.ego_steps / paper.ego_steps), training=preset.ego),
     )
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> FcpConfig:
-    """The settings that go with Macop's; `papers` has the paper's steps."""
-    return FcpConfig(ours.test_episodes, *stages_beside(ours, papers))
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> FcpConfig:
+    """Return the settings that match a preset of Macop's; `paper` has the paper's steps."""
+    return FcpConfig(preset.test_episodes, *stages_from_preset(preset, paper))

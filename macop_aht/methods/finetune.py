@@ -36,6 +36,6 @@ def teach(setup: Setup[FinetuneConfig], lesson: Lesson) -> dict[str, Any]:
     return {}
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> FinetuneConfig:
-    """The settings that go with Macop's."""
-    return FinetuneConfig(test_episodes=ours.test_episodes, ego=continual.ego_beside(ours))
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> FinetuneConfig:
+    """Return the settings that match a preset of Macop's."""
+    return FinetuneConfig(test_episodes=preset.test_episodes, ego=continual.ego_from_preset(preset))

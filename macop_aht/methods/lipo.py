@@ -18,7 +18,7 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term
 from macop_aht.methods import terms
-from macop_aht.methods.fcp import stages_beside, two_stages
+from macop_aht.methods.fcp import stages_from_preset, two_stages
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, shares, train_teams
 from macop_aht.runs.journal import Journal
@@ -84,11 +84,11 @@ def pairing(population: int, each: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     return owner, (owner + 1 + place) % population, owner * others + place
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> LipoConfig:
-    """The settings that go with Macop's; `papers` has the paper's steps.
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> LipoConfig:
+    """Return the settings that match a preset of Macop's; `paper` has the paper's steps.
 
     Half of the episodes are self-play, where all of FCP's are: half the ratio makes as many updates of as many steps.
     """
-    teammates, ego = stages_beside(ours, papers)
+    teammates, ego = stages_from_preset(preset, paper)
     often = replace(teammates.training, ratio=teammates.training.ratio / 2)
-    return LipoConfig(test_episodes=ours.test_episodes, teammates=replace(teammates, training=often), ego=ego)
+    return LipoConfig(test_episodes=preset.test_episodes, teammates=replace(teammates, training=often), ego=ego)

@@ -21,8 +21,9 @@ from macop_aht.learner.rollout import Collector, Seating, greedy_returns
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term
-from macop_aht.methods import steady, terms
+from macop_aht.methods import distillation, terms
 from macop_aht.methods.phases import (
+    EgoConfig,
     Learned,
     Outcome,
     Population,
@@ -37,6 +38,7 @@ from macop_aht.methods.phases import (
     with_snapshot,
 )
 from macop_aht.runs.journal import Journal
+from macop_aht.runs.records import Decision
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ class MacopConfig:
     alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
     alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss (cross-play only)")
     alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
-    alpha_keep: float = setting(0.0, "weight of what holds old heads to their values, in the ego's loss (Macop+)")
-    kept_episodes: int = setting(1_000, "episodes kept for that, of all lessons together")
+    alpha_distil: float = setting(0.0, "weight of the distillation of old heads in the ego's loss (Macop+)")
+    kept_episodes: int = setting(1_000, "episodes kept for the distillation, of all lessons together")
     lessons: Literal["all", "needed"] = setting(
         "all",
-        "learn with every group, or only where a head would be kept that gets what the group among itself does (Macop+)",
+        "all: a lesson with every group; needed: only where a head that got the group's self-play return would be kept (Macop+)",
     )
     test_episodes: int = setting(32, "greedy episodes per measured return; as many others choose the head")
     min_iterations: int = setting(4, "iterations before it may stop, N_min")
@@ -66,7 +68,7 @@ class MacopConfig:
     incompatibility: Literal["cross-play", "novelty"] = setting(
         "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
     )
-    anew: float = setting(0.0, "share of the offspring that begin anew, not as copies of their parents (ours)")
+    anew: float = setting(0.0, "share of the offspring that begin with random weights, not as copies of their parents")
     newest_head: float = setting(
         0.5, "chance that the ego plays its newest head in mutation, else any (cross-play only)"
     )
@@ -76,7 +78,9 @@ class MacopConfig:
     regulariser_norm: terms.Norm = setting(
         "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
     )
-    regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
+    regulariser_snapshots: Literal["all", "newest"] = setting(
+        "all", "snapshots of the backbone that it is regularised to"
+    )
     teammates: TrainingConfig = field(default_factory=TrainingConfig)  # the first population
     mutation: TrainingConfig = field(default_factory=TrainingConfig)
     ego: TrainingConfig = field(default_factory=TrainingConfig)
@@ -86,7 +90,7 @@ class MacopConfig:
             self, 1, "population", "test_episodes", "min_iterations", "max_iterations", "teammate_steps", "ego_steps",
             "diversity_every", "kept_episodes",
         )  # fmt: skip
-        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_keep", "ego_self_play")
+        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_distil", "ego_self_play")
         within(self, 0, 1, "newest_head", "anew")
         within(self, 0, 0.9, "demonstrations")
 
@@ -183,20 +187,10 @@ def learn_to_join(
     if config.alpha_reg and snapshots:
         near = snapshots if config.regulariser_snapshots == "all" else snapshots[-1:]
         losses["regulariser"] = (config.alpha_reg, terms.regulariser(near, config.regulariser_norm))
-    if config.alpha_keep and snapshots:
-        losses["steadiness"] = (config.alpha_keep, steady.steadiness(setup, ego, memory, config.ego, seed))
-    training = join(
-        setup,
-        phase,
-        net,
-        group,
-        config.ego,
-        config.ego_steps,
-        seed,
-        losses,
-        config.ego_self_play,
-        config.demonstrations,
-    )
+    if config.alpha_distil and snapshots:
+        losses["distillation"] = (config.alpha_distil, distillation.loss(setup, ego, memory, config.ego, seed))
+    lesson = EgoConfig(config.ego_steps, config.ego_self_play, config.ego)
+    training = join(setup, phase, net, group, lesson, seed, losses, config.demonstrations)
     return head, training.replay
 
 
@@ -257,7 +251,7 @@ def train(setup: Setup[MacopConfig], journal: Journal) -> Outcome:
             name = f"population-{iteration:02d}"
             population = journal.phase(name, Population, _next_population, setup, iteration, learned, population)
             met |= {group: (population.teams.net, k) for k, group in enumerate(population.names)}
-            if iteration >= config.min_iterations and population.decision["compatibility"] >= config.stop_threshold:
+            if iteration >= config.min_iterations and _compatible(population) >= config.stop_threshold:
                 break
         met |= {group: (population.teams.net, k) for k, group in enumerate(population.names)}
         joined += [group for group in population.names if group not in joined]
@@ -270,7 +264,13 @@ def train(setup: Setup[MacopConfig], journal: Journal) -> Outcome:
 def _begin(setup: Setup[MacopConfig]) -> Population:
     teams, names = first_population(setup), [f"0/{k}" for k in range(setup.config.population)]
     returns = self_play_returns(setup, teams.net, setup.phase_seed(0, 1))
-    return Population(teams, names, {"groups": names, "self_play": returns})
+    return Population(teams, names, Decision(groups=names, self_play=returns))
+
+
+def _compatible(population: Population) -> float:
+    """C of a population that has come out of a selection."""
+    found = population.decision.compatibility
+    return float("nan") if found is None else found
 
 
 def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned, parents: Population) -> Population:
@@ -284,15 +284,16 @@ def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned
     heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
     cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
     chosen = select(self_play, cross_play)
-    decision = {
-        "candidates": names,
-        "self_play": self_play,
-        "cross_play": cross_play,  # of the head that does best in other episodes
-        "chosen": heads.tolist(),
-        "groups": [names[k] for k in chosen],
-        "compatibility": compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
-    }
-    return Population(Teams.gather(setup, [teams[k] for k in chosen]), decision["groups"], decision)
+    groups = [names[k] for k in chosen]
+    decision = Decision(
+        candidates=names,
+        self_play=self_play,
+        cross_play=cross_play,
+        candidate_heads=heads.tolist(),
+        groups=groups,
+        compatibility=compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
+    )
+    return Population(Teams.gather(setup, [teams[k] for k in chosen]), groups, decision)
 
 
 def _continual_learning(
@@ -312,39 +313,37 @@ def expand(
     rule = (config.expansion_threshold, config.expansion_rule)
     old = measure_heads(setup, before.ego, group, path)
     count = len(old.returns)
-    decision: dict[str, Any] = {"group": name, "old_heads": old.returns, "chosen": old.chosen}
-    decision |= {"kept": False, "heads": count}
+    decision = Decision(group=name, old_heads=old.returns, best_head=old.chosen, kept=False, heads=count)
     hoped = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
     if not expands(hoped, old.best, *rule):
         return _as_before(setup, before, decision, group, seed)
     ego, memory = copy.deepcopy(before.ego), before.memory
     head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)
-    if not config.alpha_keep:  # the backbone has moved, and what the old heads say with it
+    if not config.alpha_distil:  # the backbone has moved, and what the old heads say with it
         old = measure_heads(setup, ego, group, path)
     alone = Stack.of(ego.shape, ego.backbone, head)
     new = float(cross_returns(setup, alone, group, setup.phase_seed(*path, 1))[0, 0])
     kept = expands(new, old.best, *rule)
-    decision |= {"old_heads": old.returns, "chosen": old.chosen, "new_head": new, "kept": kept, "heads": count + kept}
-    if not kept and config.alpha_keep:  # the backbone was free to move, and would have moved for nothing
+    decision = replace(
+        decision, old_heads=old.returns, best_head=old.chosen, new_head=new, kept=kept, heads=count + kept
+    )
+    if not kept and config.alpha_distil:  # the backbone was free to move, and would have moved for nothing
         return _as_before(setup, before, decision, group, seed)
     if not kept:
         return Learned(ego, decision, memory)
     ego.add_head(head)
     memory = with_snapshot(memory, ego.backbone)
-    if config.alpha_keep:
-        memory = steady.remember(memory, count, episodes, config.kept_episodes, seed)
+    if config.alpha_distil:
+        memory = distillation.remember(memory, count, episodes, config.kept_episodes, seed)
     return Learned(ego, decision, memory)
 
 
-def _as_before(
-    setup: Setup[MacopConfig], before: Learned, decision: dict[str, Any], group: Stack, seed: int
-) -> Learned:
-    """The ego without a lesson; its best old head is held, from now on, to what it says in episodes with the group."""
-    config, memory = setup.config, before.memory
-    if config.alpha_keep:
-        best = decision["chosen"]
-        episodes = steady.played(setup, before.ego, best, group, config.ego, config.kept_episodes, seed)
-        memory = steady.remember(memory, best, episodes, config.kept_episodes, seed)
+def _as_before(setup: Setup[MacopConfig], before: Learned, decision: Decision, group: Stack, seed: int) -> Learned:
+    """The ego without a lesson; from now on, its best old head is distilled in episodes with the group."""
+    config, memory, best = setup.config, before.memory, decision.best_head
+    if config.alpha_distil and best is not None:
+        episodes = distillation.played(setup, before.ego, best, group, config.ego, config.kept_episodes, seed)
+        memory = distillation.remember(memory, best, episodes, config.kept_episodes, seed)
     return Learned(before.ego, decision, memory)
 
 
@@ -352,22 +351,23 @@ def _as_before(
 
 
 def steps(config: MacopConfig) -> int:
-    """Environment steps of a run that stops at its last iteration only."""
+    """Return the environment steps of a run that stops at its last iteration only."""
     return config.max_iterations * (config.teammate_steps + config.population * config.ego_steps)
 
 
-def plain(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
-    """A preset as Macop wants it."""
-    return replace(ours, incompatibility="cross-play")
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
+    """Return a preset's settings for Macop."""
+    return replace(preset, incompatibility="cross-play")
 
 
-def plus(ours: MacopConfig, papers: MacopConfig) -> MacopConfig:
-    """A preset as Macop+ wants it.
+def plus_from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
+    """Return a preset's settings for Macop+.
 
-    Offspring begin anew and are paid for novelty; old heads are held to their values, not the backbone; demonstrations, and no
-    lesson without need. All of the mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many
-    updates. Who begins anew needs no fewer than the first population.
+    Offspring begin with random weights and are rewarded for novelty. Old heads are distilled, instead of a regulariser on the
+    backbone. The ego's replay has demonstrations, and there is no lesson without need. All of the mutation's episodes are
+    self-play, where half of Macop's are: twice the ratio makes as many updates. Offspring that begin anew need as many updates
+    as the first population.
     """
-    mutation = replace(ours.mutation, ratio=min(2 * ours.mutation.ratio, ours.teammates.ratio))
-    learner = replace(ours, alpha_reg=0.0, alpha_keep=10.0, demonstrations=0.2, lessons="needed")
+    mutation = replace(preset.mutation, ratio=min(2 * preset.mutation.ratio, preset.teammates.ratio))
+    learner = replace(preset, alpha_reg=0.0, alpha_distil=10.0, demonstrations=0.2, lessons="needed")
     return replace(learner, incompatibility="novelty", anew=1.0, mutation=mutation)

@@ -5,8 +5,7 @@ What Macop does when it generates no groups itself: for comparing continual lear
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from macop_aht.config import at_least, setting
 from macop_aht.episodes.heads import EPISODES_PER_HEAD
 from macop_aht.learner.networks import Ego
 from macop_aht.methods import macop
+from macop_aht.methods.borrowed import Groups, borrow, lessons_of
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.origins import Groups, borrow, lessons
 from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns, fresh_ego
 from macop_aht.runs.journal import Journal
 
@@ -46,8 +45,8 @@ def _learn(setup: Setup[MultiHeadConfig], k: int, name: str, before: Learned, gr
     phase = f"group {k} of {len(groups.order)}: ego with {name}"
     as_macop = Setup(setup.world, setup.config.macop, setup.seed, setup.device, setup.watch, setup.stream)
     learned = macop.expand(as_macop, phase, before, name, groups[name], (k,))
-    learned.decision["returns"] = tested_returns(setup, learned.ego, groups, k).tolist()
-    return learned
+    returns = tested_returns(setup, learned.ego, groups, k).tolist()
+    return replace(learned, decision=replace(learned.decision, returns=returns))
 
 
 def tested_returns(setup: Setup[MultiHeadConfig], ego: Ego, groups: Groups, k: int) -> np.ndarray:
@@ -58,11 +57,10 @@ def tested_returns(setup: Setup[MultiHeadConfig], ego: Ego, groups: Groups, k: i
 
 
 def steps(config: MultiHeadConfig) -> int:
-    """Environment steps of a run; of a single group where the run that the groups are from is not there any more."""
-    folder = Path(config.groups)
-    return config.macop.ego_steps * (len(lessons(folder)) if folder.exists() else 1)
+    """Return the environment steps of a run; of a single lesson where the lender is not there any more."""
+    return config.macop.ego_steps * lessons_of(config.groups)
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> MultiHeadConfig:
-    """The settings that go with Macop's."""
-    return MultiHeadConfig(test_episodes=ours.test_episodes, macop=macop.plain(ours, papers))
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> MultiHeadConfig:
+    """Return the settings that match a preset of Macop's."""
+    return MultiHeadConfig(test_episodes=preset.test_episodes, macop=macop.from_preset(preset, paper))

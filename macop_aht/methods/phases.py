@@ -23,6 +23,7 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
 from macop_aht.learner.update import Learner, Term
 from macop_aht.methods import terms
+from macop_aht.runs.records import Decision, PhaseNote
 from macop_aht.scenarios.spec import World
 
 Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
@@ -155,25 +156,26 @@ def train_teams(
 
 @dataclass
 class Population:
-    """Groups, what they are called (iteration/number of their making), and how they came about."""
+    """Groups that train together, their names (iteration/number of their making), and how they came about."""
 
     teams: Teams
     names: list[str]
-    decision: dict[str, Any]
+    decision: Decision
 
     def arrays(self) -> dict[str, Any]:
         return {"net": weights(self.teams.net), "mixer": weights(self.teams.mixer)}
 
-    def note(self) -> dict[str, Any]:
-        return {"names": self.names, "decision": self.decision}
+    def note(self) -> PhaseNote:
+        return PhaseNote(self.decision, names=self.names)
 
     @staticmethod
-    def load(setup: Setup[Settings], arrays: dict[str, Any], note: dict[str, Any]) -> Population:
-        count, name = len(note["names"]), _mixer_name("mixer" in arrays)
+    def load(setup: Setup[Settings], arrays: dict[str, Any], note: PhaseNote) -> Population:
+        names = note.names or []
+        count, name = len(names), _mixer_name("mixer" in arrays)
         teams = Teams(Stack(Shape.of(setup.world), count).to(setup.device), mixer(setup, name, count, seed=0))
         set_weights(teams.net, arrays["net"])
         set_weights(teams.mixer, arrays.get("mixer", {}))
-        return Population(teams, note["names"], note["decision"])
+        return Population(teams, names, note.decision)
 
 
 # --- The ego
@@ -184,18 +186,17 @@ def join(
     phase: str,
     net: Stack,
     groups: Stack,
-    training: TrainingConfig,
-    steps: int,
+    config: EgoConfig,
     seed: int,
     losses: Losses | None = None,
-    self_play: float = 0.0,
     demonstrations: float = 0.0,
 ) -> Training:
     """Train a network of one member in the ego's seats with groups: L_com, and what a method adds to it.
 
-    Every group has as many environments and as many episodes of a batch as every other. `self_play` is the weight of the
-    network's own self-play, `demonstrations` the share of the groups' self-play in the replay.
+    Every group has as many environments and as many episodes of a batch as every other. `demonstrations` is the share of
+    the groups' self-play in the replay. Return the finished training.
     """
+    training, self_play = config.training, config.self_play
     world, own, many = setup.world, range(setup.world.controllable), groups.population
     mixing = ego_mixer(world, training)
     each, capacity = shares(training, many)
@@ -216,7 +217,7 @@ def join(
     names = (training.mixer if self_play else "vdn", mixing)  # of self-play, and with the groups
     mixers = [mixer(setup, name, 1, seed + k) for k, name in enumerate(names, start=1)]
     learner = Learner(net, mixers[0], training.update, cross=mixers[1])
-    return run(setup, phase, Training(training, learner, sources, steps, seed, added, play="cross"))
+    return run(setup, phase, Training(training, learner, sources, config.steps, seed, added, play="cross"))
 
 
 def fresh_ego(setup: Setup[Settings], heads: int, seed: int) -> Ego:
@@ -256,21 +257,21 @@ class Learned:
     """The ego after learning, what its method remembers of the groups before, in arrays, and what was decided."""
 
     ego: Ego
-    decision: dict[str, Any] = field(default_factory=dict)
+    decision: Decision = field(default_factory=Decision)
     memory: dict[str, Any] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Any]:
         return {"ego": weights(self.ego), **self.memory}
 
-    def note(self) -> dict[str, Any]:
-        return {"heads": self.ego.n_heads, "decision": self.decision}
+    def note(self) -> PhaseNote:
+        return PhaseNote(self.decision, heads=self.ego.n_heads)
 
     @staticmethod
-    def load(setup: Setup[Settings], arrays: dict[str, Any], note: dict[str, Any]) -> Learned:
-        ego = Ego(Shape.of(setup.world), note["heads"]).to(setup.device)
+    def load(setup: Setup[Settings], arrays: dict[str, Any], note: PhaseNote) -> Learned:
+        ego = Ego(Shape.of(setup.world), note.heads or 0).to(setup.device)
         set_weights(ego, arrays["ego"])
         memory = {name: kept for name, kept in arrays.items() if name != "ego"}
-        return Learned(ego, note["decision"], memory)
+        return Learned(ego, note.decision, memory)
 
 
 @dataclass
@@ -316,6 +317,7 @@ def best_response(setup: Setup[Settings], group: Stack, training: TrainingConfig
     """
     ego = fresh_ego(setup, 0, seed)
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed + 1)).to(setup.device)
-    join(setup, "best response", Stack.of(ego.shape, ego.backbone, head), group, training, steps, seed + 1)
+    alone = EgoConfig(steps, training=training)
+    join(setup, "best response", Stack.of(ego.shape, ego.backbone, head), group, alone, seed + 1)
     ego.add_head(head)
     return float(cross_returns(setup, ego, group, seed + 2)[0, 0])

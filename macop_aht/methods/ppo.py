@@ -13,13 +13,14 @@ from torch import Tensor
 
 from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Ego, encode, member_weights
+from macop_aht.methods.borrowed import Groups, borrow
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.origins import Groups, borrow
 from macop_aht.methods.phases import EgoConfig, Learned, Outcome, Setup, cross_returns, fresh_ego
 from macop_aht.onnx_format import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Policy
 from macop_aht.runs.journal import Journal
+from macop_aht.runs.records import Decision
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs
 
@@ -73,7 +74,7 @@ def _learn(setup: Setup[PpoConfig], groups: Groups) -> Learned:
     ppo_learner.learn(setup, ego, policies(groups, setup.world), seed)
     close_memory(ego)
     returns = cross_returns(setup, ego, groups.net, setup.phase_seed(1, 1))[0].tolist()
-    return Learned(ego, {"returns": returns, "heads": 1})
+    return Learned(ego, Decision(returns=returns, heads=1))
 
 
 def policies(groups: Groups, world: World) -> list[Policy]:
@@ -106,11 +107,11 @@ def close_memory(ego: Ego) -> None:
 
 
 def steps(config: PpoConfig) -> int:
-    """Environment steps of a run."""
+    """Return the environment steps of a run."""
     return config.steps
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> PpoConfig:
-    """As many steps as FCP's ego has; `papers` has the paper's."""
-    scaled = round(EgoConfig().steps * ours.ego_steps / papers.ego_steps)
-    return PpoConfig(test_episodes=ours.test_episodes, steps=scaled)
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> PpoConfig:
+    """Return the settings that match a preset of Macop's, with as many steps as FCP's ego has; `paper` has the paper's."""
+    scaled = round(EgoConfig().steps * preset.ego_steps / paper.ego_steps)
+    return PpoConfig(test_episodes=preset.test_episodes, steps=scaled)

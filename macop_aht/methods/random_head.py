@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from macop_aht.config import at_least, setting
+from macop_aht.methods.borrowed import Groups, borrow
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.origins import Groups, borrow, ego_of
 from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns
+from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.journal import Journal
+from macop_aht.runs.records import Decision
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,16 @@ def train(setup: Setup[RandomHeadConfig], journal: Journal) -> Outcome:
 
 def take(setup: Setup[RandomHeadConfig], groups: Groups) -> Learned:
     """The ego of the run that the groups are from; a random head is worth the mean of all."""
-    ego = ego_of(Path(setup.config.groups), setup)
+    ego = RunFolder(setup.config.groups).ego(setup.device)
     returns = cross_returns(setup, ego, groups.net, setup.phase_seed(1, 1)).mean(axis=0).tolist()
-    return Learned(ego, {"returns": returns, "heads": ego.n_heads})
+    return Learned(ego, Decision(returns=returns, heads=ego.n_heads))
 
 
 def steps(config: RandomHeadConfig) -> int:
-    """Environment steps of a run: none."""
+    """Return the environment steps of a run: none."""
     return 0
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> RandomHeadConfig:
-    """The settings that go with Macop's."""
-    return RandomHeadConfig(test_episodes=ours.test_episodes)
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> RandomHeadConfig:
+    """Return the settings that match a preset of Macop's."""
+    return RandomHeadConfig(test_episodes=preset.test_episodes)

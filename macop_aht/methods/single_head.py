@@ -22,7 +22,9 @@ class SingleHeadConfig:
     regulariser_norm: terms.Norm = setting(
         "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
     )
-    regulariser_snapshots: Literal["all", "newest"] = setting("all", "to which snapshots of the backbone")
+    regulariser_snapshots: Literal["all", "newest"] = setting(
+        "all", "snapshots of the backbone that it is regularised to"
+    )
     test_episodes: int = setting(32, "greedy episodes behind every figure")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
 
@@ -45,12 +47,12 @@ def teach(setup: Setup[SingleHeadConfig], lesson: Lesson) -> dict[str, Any]:
     return with_snapshot(lesson.memory, lesson.net.backbone)
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> SingleHeadConfig:
-    """The settings that go with Macop's."""
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> SingleHeadConfig:
+    """Return the settings that match a preset of Macop's."""
     return SingleHeadConfig(
-        alpha_reg=ours.alpha_reg,
-        regulariser_norm=ours.regulariser_norm,
-        regulariser_snapshots=ours.regulariser_snapshots,
-        test_episodes=ours.test_episodes,
-        ego=continual.ego_beside(ours),
+        alpha_reg=preset.alpha_reg,
+        regulariser_norm=preset.regulariser_norm,
+        regulariser_snapshots=preset.regulariser_snapshots,
+        test_episodes=preset.test_episodes,
+        ego=continual.ego_from_preset(preset),
     )

@@ -2,99 +2,121 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from macop_aht import plots
 from macop_aht.methods.behaviour import Behaviour, watch_self_play
-from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import Outcome, cross_returns
-from macop_aht.methods.training import Finished, preset_of
+from macop_aht.methods.phases import Outcome, Setup, cross_returns
+from macop_aht.methods.registry import MACOPS, MethodRun, preset_of
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.records import Decision, Summary, iterations
 
-EPISODES = 100  # of self-play, behind every deed
+EPISODES = 100  # of self-play, behind every outcome
 
 
-def write(finished: Finished, folder: Path, say: Callable[[str], None] = print) -> None:
-    """summary.md, summary.json, crossplay.csv, and the figures where matplotlib is installed."""
-    setup, outcome = finished.setup, finished.outcome
+@dataclass(frozen=True)
+class Finished:
+    """A run that has come to its end."""
+
+    run: MethodRun
+    folder: RunFolder
+    setup: Setup[Any]
+    outcome: Outcome  # the ego and the groups
+    decisions: list[Decision]
+    summary: Summary | None = None
+    text: str = ""  # the summary as a table
+
+    @property
+    def minutes(self) -> float:
+        """Of training, over all parts of the run."""
+        return self.folder.minutes
+
+    @property
+    def commits(self) -> list[str]:
+        """Of the code, in the order of the parts."""
+        return self.folder.commits
+
+
+def finish(finished: Finished, say: Callable[[str], None] = print) -> Finished:
+    """Write summary.md, crossplay.csv, the figures where matplotlib is installed, and last of all summary.json.
+
+    Returns the run with its summary.
+    """
+    setup, outcome, folder = finished.setup, finished.outcome, finished.folder
     behaviours = watch_self_play(setup.world, outcome.groups, EPISODES, setup.phase_seed(1_000), setup.device)
     chosen = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001)).argmax(axis=0)
-    matrix = cross_returns(
-        setup, outcome.ego, outcome.groups, setup.phase_seed(1_002)
-    )  # other episodes than those it is chosen by
-    text = table(finished, behaviours, matrix, chosen)
-    (folder / "summary.md").write_text(text, encoding="utf-8")
-    (folder / "summary.json").write_text(json.dumps(figures(finished, behaviours, matrix, chosen), indent=1) + "\n")
-    with open(folder / "crossplay.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["head", *outcome.names], *([k, *row] for k, row in enumerate(matrix.tolist()))])
-    say(text)
+    # measured in other episodes than those that the heads are chosen by
+    matrix = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_002))
+    summary = summarise(finished, behaviours, matrix, chosen)
+    text = table(finished, summary, matrix, chosen)
+    folder.write_report(text, matrix, outcome.names)
     try:
-        draw(finished, behaviours, matrix, folder)
+        draw(finished, behaviours, matrix)
     except ImportError as error:
         say(f"no figures: {error}")
+    folder.write_summary(summary)
+    return replace(finished, summary=summary, text=text)
 
 
 def ego_returns(outcome: Outcome, matrix: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """What the ego gets with every group, by its chosen heads or by any: (K,P) (P,) -> (P,)."""
+    """Return what the ego gets with every group, by its chosen heads or by a random one: (K,P) (P,) -> (P,)."""
     return matrix.mean(axis=0) if outcome.head == "random" else matrix[chosen, np.arange(len(chosen))]
 
 
-def figures(
-    finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, chosen: np.ndarray
-) -> dict[str, object]:
-    """Everything that tables over several runs are made of."""
-    compatible = [decision["compatibility"] for decision in finished.decisions if "compatibility" in decision]
-    return {
-        "scenario": finished.run.scenario,
-        "method": finished.run.method,
-        "seed": finished.run.seed,
-        "preset": preset_of(finished.run),
-        "commits": finished.commits,
-        "iterations": len(compatible) + 1,
-        "groups": finished.outcome.names,
-        "heads": finished.outcome.ego.n_heads,
-        "compatibility": compatible,
-        "self_play": [float(np.mean(behaviour.returns)) for behaviour in behaviours],
-        "joined": finished.outcome.joined,
-        "ego": ego_returns(finished.outcome, matrix, chosen).tolist(),
-        "best_head": matrix[chosen, np.arange(len(chosen))].tolist(),
-        "deeds": [behaviour.outcome for behaviour in behaviours],
-        "minutes": round(finished.minutes, 1),
-    }
-
-
-def table(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, chosen: np.ndarray) -> str:
-    """The run in words, and every group in a line."""
+def summarise(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.ndarray, chosen: np.ndarray) -> Summary:
+    """Return everything that tables over several runs are made of."""
     run, outcome = finished.run, finished.outcome
-    returns, heads = ego_returns(outcome, matrix, chosen), len(matrix)
-    deeds = sorted({behaviour.outcome for behaviour in behaviours if behaviour.outcome})
+    compatible = [one.compatibility for one in finished.decisions if one.compatibility is not None]
+    return Summary(
+        scenario=run.scenario,
+        method=run.method,
+        seed=run.seed,
+        preset=preset_of(run),
+        commits=finished.commits,
+        iterations=len(compatible) + 1,
+        groups=outcome.names,
+        heads=outcome.ego.n_heads,
+        compatibility=compatible,
+        self_play=[float(np.mean(behaviour.returns)) for behaviour in behaviours],
+        joined=outcome.joined,
+        ego=ego_returns(outcome, matrix, chosen).tolist(),
+        best_head=matrix[chosen, np.arange(len(chosen))].tolist(),
+        outcomes=[behaviour.outcome for behaviour in behaviours],
+        minutes=round(finished.minutes, 1),
+    )
+
+
+def table(finished: Finished, summary: Summary, matrix: np.ndarray, chosen: np.ndarray) -> str:
+    """Return the run in words, and every group in a line."""
+    run, outcome, heads = finished.run, finished.outcome, len(matrix)
+    outcomes = sorted({one for one in summary.outcomes if one})
     lines = [
         f"# {run.method} on {run.scenario}, seed {run.seed}",
         "",
         f"{len(outcome.names)} groups, {heads} head{'s' if heads > 1 else ''}, {finished.minutes:.1f} minutes. "
-        f"{outcome.head.capitalize()}-head return {returns.mean():.2f} on average over all groups. "
-        f"Different deeds: {len(deeds)} ({', '.join(deeds) or 'none'}).",
+        f"{outcome.head.capitalize()}-head return {np.mean(summary.ego):.2f} on average over all groups. "
+        f"Different outcomes: {len(outcomes)} ({', '.join(outcomes) or 'none'}).",
         "",
-        f"| group | met | self-play | {outcome.head} head | its return | deed |",
+        f"| group | met | self-play | {outcome.head} head | its return | outcome |",
         "|---|---|---|---|---|---|",
     ]
-    for k, (name, behaviour) in enumerate(zip(outcome.names, behaviours, strict=True)):
+    for k, name in enumerate(outcome.names):
         head = chosen[k] if outcome.head == "best" else "any"
         met = "yes" if name in outcome.joined else "no"
-        figures = f"{np.mean(behaviour.returns):.2f} | {head} | {returns[k]:.2f}"
-        lines.append(f"| {name} | {met} | {figures} | {behaviour.outcome or '-'} |")
+        figures = f"{summary.self_play[k]:.2f} | {head} | {summary.ego[k]:.2f}"
+        lines.append(f"| {name} | {met} | {figures} | {summary.outcomes[k] or '-'} |")
     return "\n".join(lines) + "\n"
 
 
-def draw(finished: Finished, behaviours: list[Behaviour], matrix: np.ndarray, folder: Path) -> None:
-    """crossplay.png, ways.png, and process.png of methods that go on until all are compatible."""
-    run, names = finished.run, finished.outcome.names
-    if isinstance(run.config, MacopConfig):
-        plots.process(finished.decisions, run.config.stop_threshold, folder / "process.png")
+def draw(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.ndarray) -> None:
+    """Draw the cross-play matrix, how the groups move, and the process of methods that generate until all are compatible."""
+    run, names, folder = finished.run, finished.outcome.names, finished.folder
+    if run.method in MACOPS:
+        plots.process(iterations(finished.decisions), run.config.stop_threshold, folder.figure("process"))
     heads = [f"head {k}" for k in range(len(matrix))]
-    plots.heat_map(matrix, heads, names, f"{run.method} on {run.scenario}: return", folder / "crossplay.png")
-    plots.ways(finished.setup.world, names, behaviours, folder / "ways.png")
+    plots.heat_map(matrix, heads, names, f"{run.method} on {run.scenario}: return", folder.figure("crossplay"))
+    plots.ways(finished.setup.world, names, behaviours, folder.figure("ways"))

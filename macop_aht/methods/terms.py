@@ -97,20 +97,20 @@ def regulariser(snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Term:
     return term
 
 
-def steadiness(taught: Stack, replay: Replay, batch_size: int, seed: Sequence[int]) -> Term:
-    """How far the values that old heads give, by the backbone that is being trained, are from those they were taught.
+def distillation(teachers: Stack, replay: Replay, batch_size: int, seed: Sequence[int]) -> Term:
+    """Return the term that keeps the values of old heads, as the backbone that is being trained gives them, near their teachers'.
 
-    `taught` are the old heads, each with the backbone of its time; member k of the replay has episodes with the group of head k.
-    The mean square over heads, their episodes' steps, agents and actions.
+    `teachers` are the old heads, each with the backbone of its time; member k of the replay has episodes with the group of
+    head k. The mean square over heads, their episodes' steps, agents and actions.
     """
     rng = np.random.default_rng(seed)
 
     def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         kept = replay.sample(batch_size, rng, learner.device)
-        taught_then = begin(torch.no_grad()(q_values), taught, kept)
+        values_then = begin(torch.no_grad()(q_values), teachers, kept)
         hidden = learner.net.backbone(*_side_by_side(kept))
-        now = taught.heads(hidden.view(-1, taught.population, hidden.shape[-1]).movedim(1, 0))  # (K,M*N,A)
-        then = taught_then()
+        now = teachers.heads(hidden.view(-1, teachers.population, hidden.shape[-1]).movedim(1, 0))  # (K,M*N,A)
+        then = values_then()
         off = (now.view_as(then) - then).square().mean(dim=(2, 3))  # (K,M)
         return masked_mean(off, kept.real).mean().expand(1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from macop_aht.config import at_least, setting
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.methods import terms
-from macop_aht.methods.fcp import stages_beside, two_stages
+from macop_aht.methods.fcp import stages_from_preset, two_stages
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, train_teams
 from macop_aht.runs.journal import Journal
@@ -43,6 +43,8 @@ def diverse_teams(setup: Setup[TrajediConfig]) -> Teams:
     return teams
 
 
-def beside(ours: MacopConfig, papers: MacopConfig) -> TrajediConfig:
-    """The settings that go with Macop's; `papers` has the paper's steps."""
-    return TrajediConfig(ours.alpha_div, ours.diversity_every, ours.test_episodes, *stages_beside(ours, papers))
+def from_preset(preset: MacopConfig, paper: MacopConfig) -> TrajediConfig:
+    """Return the settings that match a preset of Macop's; `paper` has the paper's steps."""
+    return TrajediConfig(
+        preset.alpha_div, preset.diversity_every, preset.test_episodes, *stages_from_preset(preset, paper)
+    )

@@ -1,12 +1,11 @@
 """The paper's heat maps: how well the groups of a population get on with each other, method beside method.
 
-A method covers more conventions the lower the returns are off the diagonal, if those on it are high. Groups that do the same deed
-get on with each other, and the more groups there are, the more of them must: so pairs of the same deed are also told apart.
+A method covers more conventions the lower the returns are off the diagonal, if those on it are high. Groups of the same outcome
+get on with each other, and the more groups there are, the more of them must: so pairs of the same outcome are also told apart.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,8 +14,9 @@ import numpy as np
 from macop_aht import plots
 from macop_aht.learner.networks import Stack
 from macop_aht.methods.phases import cross_returns
-from macop_aht.methods.training import groups_of, read_run, setup_of
+from macop_aht.methods.training import read_run, setup_of
 from macop_aht.reproduction.material import Material, markdown, without, write_csv, write_text
+from macop_aht.runs.folder import RunFolder
 
 METHODS = ("macop", "macop+", "trajedi", "lipo", "fcp")
 
@@ -24,16 +24,16 @@ METHODS = ("macop", "macop+", "trajedi", "lipo", "fcp")
 def matrix(folder: Path) -> tuple[list[str], np.ndarray]:
     """The groups of a run, each in the ego's places in the row with each as the teammate in the column: (K,K)."""
     setup = setup_of(read_run(folder), "cpu")
-    groups = groups_of(folder, setup)
+    groups = RunFolder(folder).generated()
     net = Stack.gather([(group, 0) for group in groups.values()])
     return list(groups), cross_returns(setup, net, net, setup.phase_seed(3_000))
 
 
 def alike(folder: Path, names: Sequence[str]) -> np.ndarray:
-    """Which of a run's groups do the same deed as which others: (K,K) bool."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    deeds = dict(zip(summary["groups"], summary["deeds"], strict=True))
-    own = np.array([deeds[name] for name in names])
+    """Which of a run's groups have the same outcome as which others: (K,K) bool."""
+    summary = RunFolder(folder).summary()
+    outcomes = dict(zip(summary.groups, summary.outcomes, strict=True))
+    own = np.array([outcomes[name] for name in names])
     return (own[:, None] == own) & (own != "") & ~np.eye(len(own), dtype=bool)
 
 
@@ -74,7 +74,7 @@ def write(material: Material, out: Path) -> str:
 
 
 def table(own: dict[tuple[str, int], np.ndarray], same: dict[tuple[str, int], np.ndarray]) -> str:
-    """A line for every method: a figure for every seed, and those of the pairs that do the same deed, of all seeds."""
+    """A line for every method: a figure for every seed, and those of the pairs of the same outcome, of all seeds."""
     lines = []
     for method in dict.fromkeys(method for method, _ in own):
         matrices = {key: returns for key, returns in own.items() if key[0] == method}
@@ -87,7 +87,9 @@ def table(own: dict[tuple[str, int], np.ndarray], same: dict[tuple[str, int], np
         pooled = [f"{share:.0%}", f"{_mean(twins):.2f}", f"{_mean(strangers):.2f}"]
         lines.append([method, counts, *figures, f"{np.nanmean(off):.2f}", *pooled])
     means = ["with themselves", "with each other", "mean over seeds"]
-    return markdown(["method", "groups", *means, "pairs of the same deed", "their return", "that of the others"], lines)
+    return markdown(
+        ["method", "groups", *means, "pairs of the same outcome", "their return", "that of the others"], lines
+    )
 
 
 def picture(scenario: str, own: dict[tuple[str, int], np.ndarray], out: Path) -> str:

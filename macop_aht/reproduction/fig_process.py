@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from macop_aht import plots
 from macop_aht.methods.training import read_run
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.records import Iteration, iterations
 
 METHODS = ("macop", "macop+")
 
@@ -21,12 +22,10 @@ def write(material: Material, out: Path) -> str:
         raise ValueError(f"{material.folder} has no finished run of {' or '.join(METHODS)}; the figure is of one")
     summary, points, pictures = [], [], []
     for (scenario, method, seed), folder in runs.items():
-        lines = (folder / "decisions.jsonl").read_text(encoding="utf-8").splitlines()
-        decisions, threshold = [json.loads(line) for line in lines], read_run(folder).config.stop_threshold
+        steps, threshold = iterations(RunFolder(folder).decisions()), read_run(folder).config.stop_threshold
         picture = f"fig-process-{scenario}-{method}-{seed}.png"
-        plots.process(decisions, threshold, out / picture)
+        plots.process(steps, threshold, out / picture)
         pictures.append(f"![{scenario}, {method}, seed {seed}]({picture})")
-        steps = plots.progress(decisions)
         points += [[scenario, method, seed, *step] for step in steps]
         theirs = papers.get(scenario) if method == "macop" else None
         beside = "{iterations}, {groups}, {heads}".format(**theirs) if theirs else "-"
@@ -35,7 +34,7 @@ def write(material: Material, out: Path) -> str:
             [scenario, method, seed, last.iteration, last.groups, last.heads, f"{last.compatible:.2f}", beside]
         )
     wanted = [(s, method, seed) for s in campaign.scenarios for method in methods for seed in campaign.seeds]
-    write_csv(out / "fig-process.csv", ["scenario", "method", "seed", *plots.Step._fields], points)
+    write_csv(out / "fig-process.csv", ["scenario", "method", "seed", *Iteration._fields], points)
     head = ["scenario", "method", "seed", "iterations", "groups", "heads", "last C", "the paper's"]
     title = "# The learning process of Macop"
     return write_text(out / "fig-process.md", [title, without(wanted, runs), markdown(head, summary), *pictures])

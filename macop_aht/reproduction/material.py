@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.campaign.plan import Campaign, read
+from macop_aht.campaign.plan import CAMPAIGN, Campaign, read
 from macop_aht.evaluation.rows import Row, read_rows
+from macop_aht.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Material:
 
     @staticmethod
     def load(folder: Path) -> Material:
-        stored = folder / "campaign.toml"
+        stored = folder / CAMPAIGN
         if not stored.exists():
             raise FileNotFoundError(f"{folder} holds no campaign: there is no {stored.name} in it")
         return Material(folder, read(stored))
@@ -49,7 +50,7 @@ class Material:
             for method in methods
             for seed in self.campaign.seeds
         }
-        return {key: path for key, path in found.items() if (path / "summary.json").exists()}
+        return {key: path for key, path in found.items() if RunFolder(path).exists and RunFolder(path).finished}
 
 
 def without(wanted: Iterable[tuple[str, str, int]], found: Iterable[tuple[str, str, int]]) -> str:

@@ -6,7 +6,6 @@ against an ego that was begun anew for it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from macop_aht import plots
 from macop_aht.campaign.plan import BASE, on_sequence
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
 from macop_aht.reproduction.material import Material, markdown, mean_and_std, paper, without, write_csv, write_text
+from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios.drawing import COLOURS
 
 CALLED = {"multi-head": "macop"}  # what the paper calls a learner, where that is another name
@@ -27,8 +27,7 @@ Transfer = dict[Direction, list[float]]  # of every seed
 
 def matrix(folder: Path) -> np.ndarray:
     """The returns of a learner with every group of its sequence after each: (K,K)."""
-    lines = (folder / "decisions.jsonl").read_text(encoding="utf-8").splitlines()
-    return returns_over_time([json.loads(line) for line in lines])
+    return returns_over_time(RunFolder(folder).decisions())
 
 
 def transfer(runs: Mapping[tuple[str, str, int], Path], scenario: str, learner: str) -> Transfer:

@@ -6,7 +6,6 @@ different worth count alike, and 1 means that nobody is known to do better.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from macop_aht.evaluation.rows import Row
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, interquartile_mean, worst_decile
 from macop_aht.reproduction.material import Material, markdown, write_csv, write_text
 from macop_aht.reproduction.table1 import RIVAL, TIERS, Pairings, notes, pairings
+from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios.drawing import COLOURS
 
 Scenarios = Mapping[str, Mapping[str, Pairings]]  # normalised returns by scenario, method, and seed and group
@@ -61,8 +61,8 @@ def self_play(material: Material, scenario: str) -> dict[str, float]:
     campaign = material.campaign
     for (its, name, seed), folder in material.runs([*campaign.methods, *campaign.varied()]).items():
         if its == scenario:
-            summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-            values = zip(summary["groups"], summary["self_play"], strict=True)
+            summary = RunFolder(folder).summary()
+            values = zip(summary.groups, summary.self_play, strict=True)
             found |= {f"{name}/{seed}/{group}": value for group, value in values}
     return found
 

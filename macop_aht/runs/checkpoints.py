@@ -1,20 +1,27 @@
-"""Checkpoints: named arrays and a JSON note in one file, written whole or not at all, without pickle."""
+"""Checkpoints: named arrays and a JSON note in one file, written whole or not at all, without pickle.
+
+A file is a readable `.npz` whose archive comment is a SHA-256 of all bytes before. The sum is verified before anything of the
+file is parsed, so that no damage is ever taken for data.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
-DAMAGES = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a damaged file raises
 _NOTE = "note.json"
+_MAGIC = b"macop sha-256 "
+_TRAILER = len(_MAGIC) + 64  # bytes
+_CHUNK = 1 << 20
+_END = b"PK\x05\x06"  # begins the 22 bytes in which a ZIP archive without a comment ends
 
 
 class CheckpointError(RuntimeError):
@@ -22,7 +29,7 @@ class CheckpointError(RuntimeError):
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-    """Nested dictionaries of arrays as one, the names joined by a slash."""
+    """Return nested dictionaries of arrays as one dictionary, the names joined by a slash."""
     flat: dict[str, np.ndarray] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
@@ -33,14 +40,14 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def unflatten(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The inverse of `flatten`."""
+    """Return nested dictionaries: the inverse of `flatten`."""
     tree: dict[str, Any] = {}
     for path, value in flat.items():
-        *rooms, name = path.split("/")
-        room = tree
-        for key in rooms:
-            room = room.setdefault(key, {})
-        room[name] = value
+        *outer, name = path.split("/")
+        place = tree
+        for key in outer:
+            place = place.setdefault(key, {})
+        place[name] = value
     return tree
 
 
@@ -49,13 +56,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
-    """Write a file that is whole or not there; what was there before stands until then."""
+    """Write a file that is whole or not there; until then, what was there before stands. Raises `CheckpointError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
     try:
-        with open(unfinished, "wb") as file:
+        with open(unfinished, "w+b") as file:
             encoded = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
             np.savez(file, allow_pickle=False, **{_NOTE: encoded}, **flatten(arrays))
+            _seal(file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -67,14 +75,66 @@ def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Non
         ) from error
 
 
+def _seal(file: IO[bytes]) -> None:
+    """Append the checksum, as the comment of a ZIP archive that ends where the file does."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(size - 2)
+    file.write(_TRAILER.to_bytes(2, "little"))  # the comment's length, which was 0
+    digest = _digest(file, size)
+    file.seek(size)
+    file.write(_MAGIC + digest)
+
+
+def _digest(file: IO[bytes], size: int) -> bytes:
+    """Return the SHA-256 of the first `size` bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while size > 0:
+        chunk = file.read(min(_CHUNK, size))
+        if not chunk:
+            break
+        digest.update(chunk)
+        size -= len(chunk)
+    return digest.hexdigest().encode()
+
+
+def is_intact(path: Path) -> bool:
+    """Return whether a file is there and ends in the right checksum. Raises OSError where it cannot be read."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END) - _TRAILER
+        if size < 0:
+            return False
+        file.seek(size)
+        return file.read() == _MAGIC + _digest(file, size)
+
+
+def is_unsealed(path: Path) -> bool:
+    """Return whether a file is an archive without a checksum, as earlier versions wrote it."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 22, 0))
+        end = file.read()
+    return len(end) == 22 and end.startswith(_END) and end.endswith(b"\0\0")
+
+
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays and the note of a file."""
+    """Return the arrays and the note of a file. Raises `CheckpointError` where its checksum is wrong."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}  # reading checks every entry's sum
-        note = json.loads(arrays.pop(_NOTE).tobytes())
-    except DAMAGES as error:
-        raise CheckpointError(f"{path} is damaged ({error}); --resume makes a run whole again") from error
+        intact, why = is_intact(path), "its checksum is wrong" if path.exists() else "it is not there"
+    except OSError as error:
+        intact, why = False, str(error)
+    if not intact:
+        raise CheckpointError(f"{path} is damaged ({why}); --resume makes a run whole again")
+    return read_unchecked(path)
+
+
+def read_unchecked(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays and the note of a file whose checksum is not looked at."""
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    note = json.loads(arrays.pop(_NOTE).tobytes())
     return unflatten(arrays), note
 
 
@@ -88,13 +148,16 @@ def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
-    """The newest checkpoint that can be read: arrays, note, and what was wrong with newer ones. None where there is none."""
+    """Return the newest intact checkpoint: arrays, note, and what was wrong with newer ones. None where there is none.
+
+    Raises `CheckpointError` where there are checkpoints and all are damaged.
+    """
     complaints: list[str] = []
     for path in reversed(_files(folder)):
         try:
             return *read(path), complaints
-        except CheckpointError as error:
-            complaints.append(f"{path.name} is damaged ({error.__cause__}); going back to the one before")
+        except CheckpointError:
+            complaints.append(f"{path.name} is damaged (its checksum is wrong); going back to the one before")
     if complaints:
         raise CheckpointError(
             f"no checkpoint in {folder} can be read: {'; '.join(complaints)}. Start again in another folder"

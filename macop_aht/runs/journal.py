@@ -1,36 +1,42 @@
-"""A run folder whose phases are kept as they end: what it holds is not done again, so a killed run goes on at its last phase.
+"""A run's phases: what the folder holds already is not done again, so a killed run goes on at its last phase.
 
-A phase gives a thing with `arrays()`, `note()`, a `decision` and a static `load`; it is written to `phases/NAME.npz`. Phases must
-depend on nothing but their arguments, and so end the same however often they are begun.
+A phase depends on nothing but its arguments, and so ends the same however often it is begun.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from macop_aht.learner.training import Progress
-from macop_aht.runs import checkpoints
-from macop_aht.runs.selfplay import LOG_EVERY, Metrics
+from macop_aht.runs.checkpoints import CheckpointError
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.metrics import LOG_EVERY, Metrics
+from macop_aht.runs.records import Decision, PhaseNote
 
 
 class Kept(Protocol):
-    """What a phase gives."""
+    """What a phase returns. It also has a static method `load(setup, arrays, note)`, the inverse of the two here."""
 
-    decision: dict[str, Any]
+    @property
+    def decision(self) -> Decision: ...
 
-    def arrays(self) -> dict[str, Any]: ...
+    def arrays(self) -> dict[str, Any]:
+        """Networks and other arrays, for the phase's file."""
+        ...
 
-    def note(self) -> dict[str, Any]: ...
+    def note(self) -> PhaseNote:
+        """The rest, for the phase's file."""
+        ...
 
 
 T = TypeVar("T", bound=Kept)
 
 
 class Status(NamedTuple):
-    """Where a run is, for those who watch."""
+    """How far a run is, for those who watch it."""
 
     phase: str
     progress: Progress  # of the phase
@@ -41,7 +47,7 @@ class Status(NamedTuple):
 
 
 class Journal:
-    """The phases of one run, their decisions as JSON lines, and the metrics of their training."""
+    """The phases of one run, their decisions, and the metrics of their training."""
 
     def __init__(
         self,
@@ -50,28 +56,27 @@ class Journal:
         show: Callable[[Status], None] | None = None,
     ) -> None:
         """`say` is told what was decided, `show` how far the phase is that is being trained."""
-        self.folder, self._say, self._show = folder, say, show
-        self.decisions: list[dict[str, Any]] = []
+        self.folder, self._say, self._show = RunFolder(folder), say, show
+        self.decisions: list[Decision] = []
         self._spent, self._phase_steps, self._logged = 0, 0, 0  # steps of earlier phases; steps and lines of this one
         self._metrics: Metrics | None = None
         self._kept_metrics = 0
 
     def phase(self, name: str, kind: type[T], work: Callable[..., T], setup: Any, *arguments: Any) -> T:
-        """What `work(setup, *arguments)` gives, or gave in an earlier part of the run."""
-        path = self.folder / "phases" / f"{name}.npz"
-        found = self._recall(path, kind, setup)
+        """Return what `work(setup, *arguments)` returns, or has returned in an earlier part of the run."""
+        found = self._recall(name, kind, setup)
         if found is None:
             if self._metrics is None:
-                self._metrics = Metrics(self.folder, self._kept_metrics)
+                self._metrics = self.folder.metrics(self._kept_metrics)
             self._phase_steps = self._logged = 0
             result = work(setup, *arguments)
-            book = {"metrics": self._metrics.size, "steps": self._phase_steps}
-            checkpoints.write(path, result.arrays(), {**result.note(), **book})
+            note = replace(result.note(), metrics=self._metrics.size, steps=self._phase_steps)
+            self.folder.write_phase(name, result.arrays(), note)
             self._spent += self._phase_steps
         else:
-            result, book = found
-            self._kept_metrics, self._spent = book["metrics"], self._spent + book["steps"]
-        self._decide({"phase": name, **result.decision})
+            result, note = found
+            self._kept_metrics, self._spent = note.metrics, self._spent + note.steps
+        self._decide(replace(result.decision, phase=name))
         return result
 
     def watch(self, phase: str, progress: Progress, steps: int) -> None:
@@ -84,53 +89,58 @@ class Journal:
         if self._metrics:
             self._metrics.write(progress.steps, values, phase)
         if self._show:
-            heads, compatible = self._latest("heads"), self._latest("compatibility")
+            heads = self._latest([decision.heads for decision in self.decisions])
+            compatible = self._latest([decision.compatibility for decision in self.decisions])
             self._show(Status(phase, progress, steps, self._spent, heads, compatible))
 
-    def _latest(self, figure: str) -> Any:
-        return next((decision[figure] for decision in reversed(self.decisions) if figure in decision), None)
+    @staticmethod
+    def _latest(values: Sequence[Any]) -> Any:
+        return next((value for value in reversed(values) if value is not None), None)
 
     def close(self) -> None:
         if self._metrics:
             self._metrics.close()
 
-    def _recall(self, path: Path, kind: Any, setup: Any) -> tuple[Any, dict[str, Any]] | None:
-        if not path.exists():
+    def _recall(self, name: str, kind: Any, setup: Any) -> tuple[Any, PhaseNote] | None:
+        if not self.folder.has_phase(name):
             return None
         try:
-            arrays, note = checkpoints.read(path)
-            return kind.load(setup, arrays, note), note
-        except (checkpoints.CheckpointError, *checkpoints.DAMAGES) as error:
-            self._say(f"{path.name} is damaged ({error.__cause__ or error}); doing this phase again")
+            arrays, note = self.folder.read_phase(name)
+        except CheckpointError:
+            self._say(f"{name}.npz is damaged (its checksum is wrong); doing this phase again")
             return None
+        return kind.load(setup, arrays, note), note
 
-    def _decide(self, decision: dict[str, Any]) -> None:
-        """The file is written anew by the first, so that a resumed run has every decision once."""
-        mode = "a" if self.decisions else "w"
+    def _decide(self, decision: Decision) -> None:
+        self.folder.add_decision(decision, first=not self.decisions)
         self.decisions.append(decision)
-        with open(self.folder / "decisions.jsonl", mode, encoding="utf-8") as file:
-            file.write(json.dumps(decision) + "\n")
         self._say(sentence(decision))
 
 
-def sentence(decision: dict[str, Any]) -> str:
-    """A decision in words."""
-
-    def numbers(values: list[float]) -> str:
-        return " ".join(f"{value:.2f}" for value in values)
-
-    phase = decision["phase"]
-    if "old_heads" in decision:
-        told = [f"old heads {numbers(decision['old_heads'])}"] if decision["old_heads"] else []
-        told += [f"new head {decision['new_head']:.2f}"] if "new_head" in decision else []
-        fate = "kept" if decision["kept"] else "dropped" if "new_head" in decision else "no need to learn"
-        return f"{phase}: with group {decision['group']} {', '.join(told)}: {fate}, {decision['heads']} heads"
-    if "compatibility" in decision:
+def sentence(decision: Decision) -> str:
+    """Return a decision in words."""
+    if decision.old_heads is not None:
+        return _lesson(decision, decision.old_heads)
+    if decision.compatibility is not None:
+        stay = ", ".join(decision.groups or ())
         return (
-            f"{phase}: self-play {numbers(decision['self_play'])}, with the ego {numbers(decision['cross_play'])}; "
-            f"{', '.join(decision['groups'])} stay, C = {decision['compatibility']:.2f}"
+            f"{decision.phase}: self-play {_numbers(decision.self_play)}, with the ego {_numbers(decision.cross_play)}; "
+            f"{stay} stay, C = {decision.compatibility:.2f}"
         )
-    if "returns" in decision:
-        after = f" after group {decision['group']}" if "group" in decision else ""
-        return f"{phase}: the ego{after} with every group {numbers(decision['returns'])}"
-    return f"{phase}: self-play {numbers(decision['self_play'])}"
+    if decision.returns is not None:
+        after = f" after group {decision.group}" if decision.group is not None else ""
+        return f"{decision.phase}: the ego{after} with every group {_numbers(decision.returns)}"
+    return f"{decision.phase}: self-play {_numbers(decision.self_play)}"
+
+
+def _lesson(decision: Decision, old_heads: Sequence[float]) -> str:
+    told = [f"old heads {_numbers(old_heads)}"] if old_heads else []
+    fate = "no lesson needed"
+    if decision.new_head is not None:
+        told.append(f"new head {decision.new_head:.2f}")
+        fate = "kept" if decision.kept else "dropped"
+    return f"{decision.phase}: with group {decision.group} {', '.join(told)}: {fate}, {decision.heads} heads"
+
+
+def _numbers(values: Sequence[float] | None) -> str:
+    return " ".join(f"{value:.2f}" for value in values or ())

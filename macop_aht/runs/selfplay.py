@@ -1,26 +1,26 @@
-"""A run: a folder with its configuration, its metrics and its checkpoints, and a loop that can be killed at any moment."""
+"""Runs of self-play: teams that are trained side by side, in a loop that can be killed at any moment."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from macop_aht.config import differences, from_toml, parse, read_toml, to_toml
+from macop_aht.config import from_mapping
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import Progress, Training
 from macop_aht.runs import checkpoints
+from macop_aht.runs.folder import SELF_PLAY, RunFolder
+from macop_aht.runs.lock import folder_lock
+from macop_aht.runs.metrics import LOG_EVERY, Metrics
+from macop_aht.runs.records import SelfPlayResult
 from macop_aht.scenarios import build
 
-LOG_EVERY = 4_000  # steps of all teams together between two lines of metrics
 CHECKPOINT_SHARE = 0.05  # of the time that checkpoints may take
 
 
@@ -34,62 +34,6 @@ class SelfPlayRun:
     training: SelfPlayConfig = field(default_factory=SelfPlayConfig)
 
 
-class Metrics:
-    """One JSON object per line, and the same for TensorBoard where it is installed."""
-
-    def __init__(self, folder: Path, kept: int) -> None:
-        """`kept` bytes of an earlier part of the run stand; what came after the last checkpoint is written again."""
-        self._path = folder / "metrics.jsonl"
-        self._path.touch()
-        os.truncate(self._path, min(kept, self._path.stat().st_size))
-        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board: Any = SummaryWriter(str(folder / "tensorboard"))
-        except ImportError:
-            self._board = None
-
-    def write(self, step: int, values: dict[str, float], phase: str = "") -> None:
-        """`step` of that phase, where a run has several."""
-        self._file.write(json.dumps(({"phase": phase} if phase else {}) | {"step": step, **values}) + "\n")
-        self._file.flush()
-        if self._board:
-            for name, value in values.items():
-                self._board.add_scalar(f"{phase}/{name}".lstrip("/"), value, step)
-
-    @property
-    def size(self) -> int:
-        return self._path.stat().st_size
-
-    def close(self) -> None:
-        self._file.close()
-        if self._board:
-            self._board.close()
-
-
-def open_folder(folder: Path, run: Any, resume: bool) -> None:
-    """Make the folder of a new run, or see that the one to resume is of the same run."""
-    stored = folder / "run.toml"
-    if not stored.exists():
-        if resume and not folder.exists():
-            raise FileNotFoundError(f"there is no run in {folder} to resume; leave out --resume to start one")
-        if folder.exists() and any(folder.iterdir()):
-            raise FileExistsError(f"{folder} is not empty and holds no run; choose another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / "run.toml.unfinished"
-        unfinished.write_text(to_toml(run))
-        unfinished.replace(stored)
-        return
-    if not resume:
-        raise FileExistsError(f"{folder} holds a run already; go on with --resume, or choose another folder")
-    differing = differences(read_toml(stored), parse(to_toml(run)))
-    if differing:
-        raise ValueError(
-            f"{stored} describes another run: {'; '.join(differing)}. Resume with the same settings, or start in another folder"
-        )
-
-
 def self_play(
     run: SelfPlayRun,
     folder: Path,
@@ -98,32 +42,42 @@ def self_play(
     checkpoint_every: float = 60.0,  # seconds; 0: after every step
     watch: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] = print,
-) -> np.ndarray:
-    """Train, or go on training, and give every team's greedy self-play return. Writes `result.json` at the end."""
+) -> SelfPlayResult:
+    """Train, or go on training, to the end; return every team's greedy self-play return. The folder is then finished.
+
+    Raises `LockedError` where another process is at work in the folder, and what `RunFolder.begin` raises.
+    """
     world, place = build(run.scenario), choose_device(device)
-    open_folder(folder, run, resume)
-    use_threads(run.threads)
-    training = self_play_training(world, run.training, run.seed, place)
-    found = checkpoints.load(folder / "checkpoints")
-    kept = 0
-    if found:
-        arrays, note, complaints = found
-        for complaint in complaints:
-            say(complaint)
-        training.load_state(arrays, note)
-        kept = note["metrics"]
-        say(f"going on at step {training.progress.steps} of {training.steps}")
-    say(f"device {place}, {run.threads} thread{'s' if run.threads > 1 else ''}")
-    metrics = Metrics(folder, kept)
-    try:
-        _loop(training, metrics, folder / "checkpoints", checkpoint_every, watch)
-    finally:
-        metrics.close()
-    training.learner.settle()
-    returns = self_play_returns(world, training.learner.net, 100, run.seed + 10_000, place)
-    result = {"returns": returns.tolist(), "progress": asdict(training.progress)}
-    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    return returns
+    with folder_lock(folder, "selfplay"):
+        own = RunFolder(folder)
+        own.begin(run, resume)
+        use_threads(run.threads)
+        training = self_play_training(world, run.training, run.seed, place)
+        kept = _restore(training, own, say)
+        say(f"device {place}, {run.threads} thread{'s' if run.threads > 1 else ''}")
+        metrics = own.metrics(kept)
+        try:
+            _loop(training, metrics, own.checkpoints, checkpoint_every, watch)
+        finally:
+            metrics.close()
+        training.learner.settle()
+        returns: np.ndarray = self_play_returns(world, training.learner.net, 100, run.seed + 10_000, place)
+        result = SelfPlayResult(returns.tolist(), asdict(training.progress))
+        own.write_result(result)
+        return result
+
+
+def _restore(training: Training, folder: RunFolder, say: Callable[[str], None]) -> int:
+    """Go on where the newest checkpoint stands; return how many bytes of the metrics stand with it."""
+    found = checkpoints.load(folder.checkpoints)
+    if not found:
+        return 0
+    arrays, note, complaints = found
+    for complaint in complaints:
+        say(complaint)
+    training.load_state(arrays, note)
+    say(f"going on at step {training.progress.steps} of {training.steps}")
+    return note["metrics"]
 
 
 def _loop(
@@ -151,8 +105,8 @@ def _save(training: Training, metrics: Metrics, folder: Path) -> None:
 
 
 def read_run(folder: Path) -> SelfPlayRun:
-    """The run that a folder holds."""
-    stored = folder / "run.toml"
-    if not stored.exists():
-        raise FileNotFoundError(f"{folder} holds no run: there is no {stored.name} in it")
-    return from_toml(SelfPlayRun, stored.read_text())
+    """Return the run that a folder holds; raise `ValueError` where it is none of self-play."""
+    own = RunFolder(folder)
+    if own.method != SELF_PLAY:
+        raise ValueError(f"the run in {folder} is one of macop train, not of macop selfplay")
+    return from_mapping(SelfPlayRun, own.settings)

@@ -1,6 +1,7 @@
-"""An ego whose old heads are held to what they said (Macop+): with whom each was played, by what backbone, and episodes of it.
+"""Distillation of an ego's old heads (Macop+): while the backbone learns with a new group, their values stay near what they were.
 
-The memory has, for every lesson, the head that served the group in the end (`taught`) and some episodes with that group (`kept`).
+The ego's memory has, for every lesson, the head that served the group in the end with its backbone (`taught`: head and
+snapshot), and some episodes with that group (`kept`). These heads are the teachers, and the values in these episodes the targets.
 """
 
 from __future__ import annotations
@@ -22,17 +23,15 @@ from macop_aht.methods.phases import Settings, Setup, ego_mixer, snapshots_of
 from macop_aht.methods.rehearsal import replay_of, share_out
 
 
-def steadiness(
-    setup: Setup[Settings], ego: Ego, memory: Mapping[str, Any], training: TrainingConfig, seed: int
-) -> Term:
-    """The term that holds the heads, on a batch with as many kept episodes of every lesson."""
-    then = taught(ego, snapshots_of(setup, memory), memory["taught"])
+def loss(setup: Setup[Settings], ego: Ego, memory: Mapping[str, Any], training: TrainingConfig, seed: int) -> Term:
+    """Return the distillation term, on a batch with as many kept episodes of every lesson."""
+    then = teachers(ego, snapshots_of(setup, memory), memory["taught"])
     replay = replay_of(setup.world, memory["kept"], ego_mixer(setup.world, training))
-    return terms.steadiness(then, replay, min(ceil(training.batch / then.population), len(replay)), [seed, 3])
+    return terms.distillation(then, replay, min(ceil(training.batch / then.population), len(replay)), [seed, 3])
 
 
-def taught(ego: Ego, snapshots: Sequence[Sequence[Tensor]], lessons: Mapping[str, np.ndarray]) -> Stack:
-    """For every lesson, the head that served the group in the end, with the backbone of that time."""
+def teachers(ego: Ego, snapshots: Sequence[Sequence[Tensor]], lessons: Mapping[str, np.ndarray]) -> Stack:
+    """Return, for every lesson, the head that served the group in the end, with the backbone of that time."""
     heads, networks = ego.apart().requires_grad_(False), []
     for head, snapshot in zip(lessons["head"], lessons["snapshot"], strict=True):
         networks.append(Stack.gather([(heads, head)]).requires_grad_(False))
@@ -42,7 +41,7 @@ def taught(ego: Ego, snapshots: Sequence[Sequence[Tensor]], lessons: Mapping[str
 
 
 def remember(memory: Mapping[str, Any], head: int, episodes: Replay, total: int, seed: int) -> dict[str, Any]:
-    """The memory after a lesson: the ego of its newest snapshot plays this head with the group of these episodes."""
+    """Return the memory after a lesson: the newest snapshot with this head is the teacher for the group of these episodes."""
     before = memory.get("taught", {"head": np.zeros(0, np.int64), "snapshot": np.zeros(0, np.int64)})
     newest = len(memory["snapshots"]) - 1
     taught = {"head": np.append(before["head"], head), "snapshot": np.append(before["snapshot"], newest)}
@@ -53,7 +52,7 @@ def remember(memory: Mapping[str, Any], head: int, episodes: Replay, total: int,
 def played(
     setup: Setup[Settings], ego: Ego, head: int, group: Stack, training: TrainingConfig, episodes: int, seed: int
 ) -> Replay:
-    """So many episodes of a head with a group, with what is left of exploration when a training ends."""
+    """Return so many episodes of a head with a group, explored as much as at the end of a training."""
     world, own, envs = setup.world, range(setup.world.controllable), min(training.envs, episodes)
     replay = Replay(world, 1, episodes + envs, ego_mixer(world, training) == "qmix", own)
     seating = Seating.cross_play(ego, group, np.array([[head, 0]]), envs, world.controllable)

@@ -1,0 +1,46 @@
+"""How every task of a campaign stands, in `status.json`, so that a later campaign in the same folder knows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from macop_aht.runs.records import FORMAT, as_values, check_format, from_values
+from macop_aht.util import write_whole
+
+State = Literal["to come", "running", "done", "failed", "blocked", "left out"]
+STATUS = "status.json"
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """A task that has begun or ended."""
+
+    state: State = "running"
+    settings: dict[str, Any] = field(default_factory=dict)  # what its result depends on, beside its inputs
+    inputs: dict[str, float | None] = field(default_factory=dict)  # tasks whose results it uses, and when they ended
+    command: list[str] = field(default_factory=list)  # the words behind `macop`, for whoever reads the file
+    exit_code: int | None = None
+    minutes: float | None = None  # that it took
+    ended: float | None = None  # seconds since 1970
+
+
+def read_statuses(folder: Path) -> dict[str, TaskStatus]:
+    """Return the statuses by the tasks' names; none where no campaign has been at work in the folder.
+
+    Raises `FormatError` where the file is of another format.
+    """
+    path = folder / STATUS
+    if not path.exists():
+        return {}
+    values = check_format(json.loads(path.read_text(encoding="utf-8")), str(path), folder)
+    return {name: from_values(TaskStatus, own, f"{path}: {name}") for name, own in values["tasks"].items()}
+
+
+def write_statuses(folder: Path, statuses: Mapping[str, TaskStatus]) -> None:
+    """Write all statuses, whole or not at all."""
+    tasks = {name: as_values(status) for name, status in statuses.items()}
+    write_whole(folder / STATUS, json.dumps({"format": FORMAT, "tasks": tasks}, indent=1) + "\n")
