@@ -26,7 +26,7 @@ class Game:
 
     def __init__(
         self,
-        scenario: str | Scenario | Family,
+        scenario: str | Scenario | Family | World,
         teammate: Any,
         size: int,
         episodes_per_teammate: int,

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from macop_aht.envs.game import Game, checked_action
-from macop_aht.scenarios import Family, Scenario
+from macop_aht.scenarios import Family, Scenario, World
 from macop_aht.scenarios.drawing import Screen
 
 
@@ -61,7 +61,7 @@ class MacopEnv(gymnasium.Env):
 
     def __init__(
         self,
-        scenario: str | Scenario | Family,
+        scenario: str | Scenario | Family | World,
         teammate: Any = "scripted",
         episodes_per_teammate: int = 1,
         render_mode: str | None = None,

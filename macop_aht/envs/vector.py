@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from macop_aht.envs.game import Game, checked_action, checked_seed
-from macop_aht.scenarios import Family, Scenario
+from macop_aht.scenarios import Family, Scenario, World
 from macop_aht.scenarios.drawing import Screen
 
 
@@ -41,7 +41,7 @@ class MacopVectorEnv(VectorEnv):
 
     def __init__(
         self,
-        scenario: str | Scenario | Family,
+        scenario: str | Scenario | Family | World,
         num_envs: int = 1,
         teammate: Any = "scripted",
         episodes_per_teammate: int = 1,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
@@ -14,14 +15,12 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
-from macop_aht.envs.game import spaces_of
+from macop_aht.envs.vector import MacopVectorEnv
 from macop_aht.learner.networks import HIDDEN, Ego
 from macop_aht.learner.training import Progress
 from macop_aht.methods import ppo
 from macop_aht.methods.phases import Setup
-from macop_aht.policies.population import Population
 from macop_aht.policies.protocol import Policy
-from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 
 if TYPE_CHECKING:
@@ -29,45 +28,36 @@ if TYPE_CHECKING:
 
 
 class Environments(VecEnv):
-    """B environments in lockstep, a teammate drawn for every episode; a new one begins where one has ended."""
+    """A `MacopVectorEnv` as Stable-Baselines3 wants it: a teammate drawn for every episode, a new one where one has ended."""
 
-    def __init__(self, world: World, mates: Sequence[Policy], size: int, seed: int) -> None:
-        super().__init__(size, *spaces_of(world))
-        self.world, self._all = world, np.ones(size, dtype=np.bool_)
-        self.batch = Batch(world, size)
-        self._population = Population(list(mates), self.batch, episodes_per_teammate=1)
-        seeds = list(range(seed, seed + size))
-        self.batch.seed(seeds)
-        self._population.seed(seeds, self._all)
-        self._action = np.zeros((size, world.n_agents), dtype=np.int64)
-
-    def _look(self) -> np.ndarray:
-        return self.batch.obs[:, : self.world.controllable].reshape(self.num_envs, -1).copy()
-
-    def _begin(self, rows: np.ndarray) -> None:
-        self.batch.reset(rows)
-        self._population.begin(rows)
+    def __init__(self, world: World, teammates: Sequence[Policy], size: int, seed: int) -> None:
+        self._envs = MacopVectorEnv(world, size, list(teammates), autoreset_mode=AutoresetMode.SAME_STEP)
+        super().__init__(size, self._envs.single_observation_space, self._envs.single_action_space)
+        self._seed: int | None = seed  # of the first reset
+        self._actions = np.zeros(0, dtype=np.int64)
+        self._return, self._length = np.zeros(size), np.zeros(size, dtype=np.int64)
 
     def reset(self) -> np.ndarray:
-        self._begin(self._all)
-        return self._look()
+        obs, _ = self._envs.reset(seed=self._seed)
+        self._seed = None
+        self._return[:], self._length[:] = 0.0, 0
+        return obs
 
     def step_async(self, actions: np.ndarray) -> None:
-        self._action[:, : self.world.controllable] = actions.reshape(self.num_envs, -1)
+        self._actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        batch = self.batch
-        self._population.act(self._action)
-        batch.step(self._action)
-        last, rewards, over = self._look(), batch.reward.astype(np.float32), batch.terminated | batch.truncated
+        obs, rewards, terminated, truncated, told = self._envs.step(self._actions)
+        self._return += rewards
+        self._length += 1
+        over = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for b in np.flatnonzero(over).tolist():
-            episode = {"r": float(batch.score[b]), "l": int(batch.clock[b])}
-            cut = bool(batch.truncated[b] and not batch.terminated[b])
-            infos[b] = {"terminal_observation": last[b], "TimeLimit.truncated": cut, "episode": episode}
-        if over.any():
-            self._begin(over)
-        return self._look(), rewards, over, infos
+            episode = {"r": float(self._return[b]), "l": int(self._length[b])}
+            last, cut = told["final_obs"][b], bool(truncated[b] and not terminated[b])
+            infos[b] = {"terminal_observation": last, "TimeLimit.truncated": cut, "episode": episode}
+        self._return[over], self._length[over] = 0.0, 0
+        return obs, rewards.astype(np.float32), over, infos
 
     def close(self) -> None: ...
 
@@ -139,13 +129,13 @@ class Watcher(BaseCallback):
             self._setup.watch("ego", self._progress, steps)
 
 
-def learn(setup: Setup[PpoConfig], ego: Ego, mates: Sequence[Policy], seed: int) -> None:
+def learn(setup: Setup[PpoConfig], ego: Ego, teammates: Sequence[Policy], seed: int) -> None:
     """Train the ego's network, in place."""
     config, world = setup.config.optimisation, setup.world
     with torch.random.fork_rng(devices=[]):  # Stable-Baselines3 seeds the generators of all
         model = PPO(
             EgoPolicy,
-            Environments(world, mates, config.envs, seed),
+            Environments(world, teammates, config.envs, seed),
             learning_rate=config.learning_rate,
             n_steps=config.rollout,
             batch_size=config.batch,

@@ -107,11 +107,17 @@ def build(scenario: str | Scenario | Family, **changes: Any) -> World:
     return build_with(scenario, changes)
 
 
-def build_with(scenario: str | Scenario | Family, changes: dict[str, Any], also: tuple[str, ...] = ()) -> World:
+def build_with(scenario: str | Scenario | Family | World, changes: dict[str, Any], also: tuple[str, ...] = ()) -> World:
     """Build a world as `build` does, with the changes in a dictionary.
 
     `also` names arguments that the caller handles itself. An error about an unknown parameter lists them too.
     """
+    if isinstance(scenario, World) and not changes:
+        return scenario
+    if isinstance(scenario, World):
+        raise TypeError(
+            f"a built world takes no parameters, and {', '.join(changes)} came; give the scenario's name or its family"
+        )
     if isinstance(scenario, str):
         scenario = find(scenario)
     family = scenario.family if isinstance(scenario, Scenario) else scenario
