@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from macop_aht.deploy.files import read_manifest
+from macop_aht.deploy.manifest import RunGroups
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.evaluation.matches import Seats, play
 from macop_aht.evaluation.rows import Played
@@ -46,16 +46,16 @@ class Bundle:
     @property
     def met(self) -> set[str]:
         """The hashes of the files of a zoo that are groups of its run."""
-        return {digest for files in self._company.get("sha256", {}).values() for digest in files}
+        return {digest for files in self._groups.sha256.values() for digest in files}
 
     @property
     def generator(self) -> str:
         """Of these groups, as cards name it."""
-        return self._company.get("generator", "")
+        return self._groups.generator
 
     @property
-    def _company(self) -> dict[str, Any]:
-        return json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")).get("company", {})
+    def _groups(self) -> RunGroups:
+        return read_manifest(self.folder).groups or RunGroups("", (), {})
 
     def meet(self, world: World, mates: Sequence[Policy], seed: int) -> tuple[Played, _Chosen]:
         """Choose a head for each of T teammates: what came of these episodes (T,budget), and the bundle with its choices."""
