@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from macop_aht.deploy.runtime import read_manifest
+from macop_aht.deploy.files import read_manifest
 from macop_aht.export.card import PLOT, card, tiers
 
 AGENTS = Path(__file__).parent.parent / "agents"

@@ -29,7 +29,8 @@ from zlib import crc32
 import numpy as np
 
 from macop_aht import paths, zoo
-from macop_aht.deploy.runtime import EgoAgent, read_manifest
+from macop_aht.deploy.files import read_manifest
+from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import sessions
 from macop_aht.evaluation.bundles import AgentSeats, Bundle
 from macop_aht.export.bundle import group_policies
@@ -88,7 +89,7 @@ class Bench:
 
 def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: int) -> Bench:
     manifest = read_manifest(folder)
-    scenario, world = manifest["scenario"], build(manifest["scenario"])
+    scenario, world = manifest.scenario, build(manifest.scenario)
     settings, met = (folder / "run.toml").read_bytes(), Bundle(folder).met
     cards = zoo.cards(scenario)
     own = [run for run in runs if (run / "run.toml").read_bytes() == settings]
@@ -101,8 +102,8 @@ def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: in
     by_tier = dict(zip(TIERS, (seen, unseen, resolve("scripted", world)), strict=True))
     tiers = [tier for tier, members in by_tier.items() for _ in members]
     mates = [mate for members in by_tier.values() for mate in members]
-    method, heads = f"{manifest['method']}, seed {manifest['seed']}", manifest["run_heads"]
-    return Bench(folder, world, scenario, method, heads, manifest["heads"] > heads, mates, tiers, seeds, per_seed, test)
+    method, heads = f"{manifest.method}, seed {manifest.seed}", manifest.run_heads
+    return Bench(folder, world, scenario, method, heads, manifest.generalist, mates, tiers, seeds, per_seed, test)
 
 
 def by_head(bench: Bench, heads: int, first: int = 0) -> np.ndarray:
@@ -288,9 +289,9 @@ def main() -> int:
     folders = [path.parent for path in paths.find("agents").rglob("manifest.json")]
     manifests = {folder: read_manifest(folder) for folder in folders}
     shipped = {
-        folder: f"{about['scenario']}: {about['method']}, seed {about['seed']}"
-        for folder, about in manifests.items()
-        if about["run_heads"] > 1
+        folder: f"{known.scenario}: {known.method}, seed {known.seed}"
+        for folder, known in manifests.items()
+        if known.run_heads > 1
     }
     bundles = arguments.bundles or sorted(shipped)
     if not bundles:

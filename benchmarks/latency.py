@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from macop_aht.deploy.runtime import EgoAgent
-from macop_aht.export.bundle import Recognition, write_bundle
+from macop_aht.export.bundle import RunInfo, ZeroShotSelector, write_bundle
 from macop_aht.export.recogniser import Recogniser, RecogniserConfig
 from macop_aht.learner.networks import Backbone, Ego, Shape, encode, member, set_member, weights
 from macop_aht.scenarios import build
@@ -49,7 +49,7 @@ class TorchAgent:
         self.shape, self.place = (teams, own), torch.arange(teams * own)
         self.agent = torch.arange(own).repeat(teams)
         self.head = torch.zeros(teams, dtype=torch.int64)
-        self.belief = torch.zeros(teams, recogniser.belief_size(own) if recogniser else 0)
+        self.belief = torch.zeros(teams, recogniser.belief(own).size if recogniser else 0)
         self.memory = torch.zeros(len(egos), teams * own, egos[0].shape.hidden)
         self.last = torch.full((teams * own,), -1)
 
@@ -80,7 +80,7 @@ def decisions(
     mask = np.ones((teams, own, len(world.actions)), dtype=np.int8)
     agents: list[Any] = [
         TorchAgent(egos[:1], None, teams, own),
-        EgoAgent.load(folder, teams=teams),
+        EgoAgent.load(folder, selector="meta-test", teams=teams),
         TorchAgent(egos, recogniser, teams, own),
         EgoAgent.load(folder, selector="zero-shot", teams=teams),
     ]
@@ -106,15 +106,15 @@ def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     shape = Shape.of(world)
-    run, common = egos = Ego(shape, heads, generator), Ego(shape, 1, generator)
+    run, generalist = egos = Ego(shape, heads, generator), Ego(shape, 1, generator)
     returns = np.random.default_rng(0).random((heads + 1, groups))
     recogniser = Recogniser(shape, returns, RecogniserConfig(), world.limit, generator)
-    recognition = Recognition([str(k) for k in range(groups)], weights(recogniser))
+    selector = ZeroShotSelector([str(k) for k in range(groups)], weights(recogniser))
     lines = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "bundle"
-        about = {"scenario": scenario, "method": "none", "seed": 0}
-        write_bundle(folder, weights(run), world, about, None, recognition, weights(common))
+        about = RunInfo(scenario, "none", 0)
+        write_bundle(folder, weights(run), world, about, None, selector, weights(generalist))
         for teams, turn in product((1, MANY), TURNS):
             contestants = decisions(world, egos, recogniser, folder, teams)
             plain, ours, plain_told, told = microseconds(contestants, max(rounds // (1 + teams // 16), 50), turn)

@@ -19,13 +19,13 @@ from zlib import crc32
 
 import numpy as np
 import torch
+from macop_aht.methods.origins import groups_held
 
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import sessions
 from macop_aht.evaluation.bundles import AgentSeats
 from macop_aht.export.bundle import group_policies
 from macop_aht.learner.networks import Stack, encode
-from macop_aht.methods.origins import groups_held
 from macop_aht.methods.training import read_run, setup_of
 from macop_aht.policies import resolve
 from macop_aht.policies.protocol import Policy
@@ -37,10 +37,12 @@ class Posterior:
     """Plays the head of the highest expected return under what the teammate's moves say of who it is."""
 
     def __init__(self, agent: EgoAgent, groups: Stack, temperature: float, teams: int) -> None:
-        described = agent.manifest["zero_shot"]
-        self._agent, self._groups, self._temperature, self._leak = agent, groups, temperature, described["leak"]
-        self._returns = torch.tensor(described["returns"]).T[: groups.population]  # (G,K)
-        names = [name.partition("_") for name in agent.manifest["observations"]]
+        described = agent.manifest.zero_shot
+        if described is None:
+            raise ValueError("the bundle has no zero-shot selector; export the run again")
+        self._agent, self._groups, self._temperature, self._leak = agent, groups, temperature, described.leak
+        self._returns = torch.tensor(described.returns).T[: groups.population]  # (G,K)
+        names = [name.partition("_") for name in agent.manifest.observations]
         roles = {"self": "other0", "other0": "self"}
         exchanged = [(roles.get(role, role), line, entry) for role, line, entry in names]
         self._view = [names.index(name) for name in exchanged]

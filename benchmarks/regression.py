@@ -55,10 +55,11 @@ from macop_aht.deploy.runtime import EgoAgent
 found = {}
 for manifest in sorted(Path("agents").glob("*/*/manifest.json")):
     folder = manifest.parent
-    golden = np.array(json.loads(manifest.read_text())["golden"]["inputs"]["obs"], dtype=np.float32)
+    known = json.loads(manifest.read_text())  # these keys are the same in all formats
+    golden = np.array(known["golden"]["inputs"]["obs"], dtype=np.float32)
     for selector in [None, *sorted(path.stem for path in (folder / "selectors").glob("*.onnx"))]:
         agent = EgoAgent.load(folder, selector)
-        actions, mask = [], np.ones((1, agent.controllable, len(agent.manifest["actions"])), dtype=np.int8)
+        actions, mask = [], np.ones((1, agent.controllable, len(known["actions"])), dtype=np.int8)
         agent.episode_begin()
         for t in range(len(golden)):
             seen = np.stack([golden[(t + k) % len(golden)] for k in range(agent.controllable)])[None]

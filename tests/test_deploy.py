@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -22,26 +23,24 @@ import torch
 
 from macop_aht import paths, zoo
 from macop_aht.cli import main
-from macop_aht.deploy.runtime import BundleError, EgoAgent
+from macop_aht.deploy.convert import convert_bundle
+from macop_aht.deploy.documents import DEEPEST, LARGEST, LONGEST, BundleError
+from macop_aht.deploy.files import read_manifest
+from macop_aht.deploy.manifest import RunGroups, parse, text_of
+from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.episodes.heads import choose_head
 from macop_aht.episodes.matches import play, sessions
 from macop_aht.episodes.runner import Hook
 from macop_aht.evaluation.bundles import AgentSeats
-from macop_aht.export.bundle import (
-    Recognition,
-    check_parity,
-    check_recogniser,
-    group_policies,
-    recorded_feed,
-    whole,
-    write_bundle,
-)
+from macop_aht.export import generalist
+from macop_aht.export.bundle import RunInfo, ZeroShotSelector, group_policies, whole, write_bundle
 from macop_aht.export.card import calibration
 from macop_aht.export.ego_graph import ego_graph, run_weights
-from macop_aht.export.generalist import TRACE, CommonHeadConfig, Lessons, advantages, beside, learn
-from macop_aht.export.recogniser import Meetings, Recogniser, RecogniserConfig, train
-from macop_aht.export.synthetic import OFTEN, Changes, company
+from macop_aht.export.generalist import TRACE, GeneralistConfig, GeneralistTrainer, advantages, with_generalist
+from macop_aht.export.parity import check_parity, check_recogniser, recorded_feed
+from macop_aht.export.recogniser import Collector, Recogniser, RecogniserConfig, train
+from macop_aht.export.synthetic import RATIO, Swaps, with_synthetic
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, set_weights, weights
 from macop_aht.learner.rollout import Seating, greedy_returns
 from macop_aht.onnx_format import FormatError, read, write
@@ -56,22 +55,23 @@ def make_ego(scenario, heads=3, seed=0):
     return world, Ego(Shape.of(world), heads, torch.Generator().manual_seed(seed))
 
 
-def make_recogniser(world, ego, returns, seed=1, common=False, **settings):
+def make_recogniser(world, ego, returns, seed=1, generalist=False, **settings):
     generator = torch.Generator().manual_seed(seed)
-    return Recogniser(Shape.of(world), returns, RecogniserConfig(**settings), world.limit, generator, common)
+    return Recogniser(Shape.of(world), returns, RecogniserConfig(**settings), world.limit, generator, generalist)
 
 
 @pytest.fixture
 def bundle(tmp_path):
-    """Three heads of a run and a common one, none of them trained."""
+    """Three heads of a run and a generalist head, none of them trained."""
     world, ego = make_ego("LBF4")
     folder, rng = tmp_path / "bundle", np.random.default_rng(0)
-    common = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
-    joined = beside(ego, common)
-    untrained = make_recogniser(world, joined, rng.random((4, 5)), seed=0, common=True)
-    recognition = Recognition([f"0/{k}" for k in range(5)], weights(untrained))
-    about = {"scenario": "LBF4", "method": "macop", "seed": 0}
-    write_bundle(folder, weights(ego), world, about, recognition=recognition, common=weights(common))
+    net = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
+    joined = with_generalist(ego, net)
+    untrained = make_recogniser(world, joined, rng.random((4, 5)), seed=0, generalist=True)
+    selector = ZeroShotSelector([f"0/{k}" for k in range(5)], weights(untrained))
+    known = RunGroups("macop", ("0/0",), {f"0/{k}": (f"{k}" * 64,) for k in range(5)})
+    run = RunInfo("LBF4", "macop", 0, known)
+    write_bundle(folder, weights(ego), world, run, selector=selector, generalist=weights(net))
     return folder
 
 
@@ -82,16 +82,16 @@ def bundle(tmp_path):
 def test_goldens_and_parity(scenario, tmp_path):
     world, ego = make_ego(scenario, heads=4)
     folder = tmp_path / "bundle"
-    write_bundle(folder, weights(ego), world, {"scenario": scenario, "method": "macop", "seed": 0})
+    manifest = write_bundle(folder, weights(ego), world, RunInfo(scenario, "macop", 0))
     content = (folder / "agent.onnx").read_bytes()
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
     with torch.no_grad():
         check_parity(ego, content, world)
-    golden = json.loads((folder / "manifest.json").read_text())["golden"]
-    feed = {name: np.array(value, recorded_feed(world, 64, 1)[name].dtype) for name, value in golden["inputs"].items()}
-    q, memory = onnxruntime.InferenceSession(content).run(["q", "next_memory"], feed)
-    np.testing.assert_allclose(q, golden["outputs"]["q"], atol=1e-6)
-    np.testing.assert_allclose(memory, golden["outputs"]["next_memory"], atol=1e-6)
+    golden = read_manifest(folder).golden
+    q, memory = onnxruntime.InferenceSession(content).run(["q", "next_memory"], vars(golden.inputs))
+    np.testing.assert_allclose(q, golden.outputs.q, atol=1e-6)
+    np.testing.assert_allclose(memory, golden.outputs.next_memory, atol=1e-6)
+    assert text_of(manifest) == (folder / "manifest.json").read_text()
 
 
 def test_a_graph_that_differs_is_not_exported():
@@ -103,17 +103,13 @@ def test_a_graph_that_differs_is_not_exported():
 
 @pytest.mark.parametrize("scenario", ["LBF4", "CN3", "SMAC2"])
 def test_the_agent_plays_as_torch_does(scenario, tmp_path):
-    """Five teams over several episodes, each with its own head, one of them with the common one."""
+    """Five teams over several episodes, each with its own head, one of them with the generalist head."""
     world, ego = make_ego(scenario, heads=2)
-    common = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
-    about = {"scenario": scenario, "method": "macop", "seed": 0}
-    write_bundle(tmp_path / "b", weights(ego), world, about, common=weights(common))
-    ego = beside(ego, common)
-    agent = EgoAgent.load(tmp_path / "b", teams=5)
-    for _ in range(2):
-        for team in range(5):
-            agent.episode_end([0.1 * team], teams=np.arange(5) == team)
-    agent._head[:] = [0, 1, 2, 0, 1]
+    net = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
+    write_bundle(tmp_path / "b", weights(ego), world, RunInfo(scenario, "macop", 0), generalist=weights(net))
+    ego = with_generalist(ego, net)
+    agent = EgoAgent.load(tmp_path / "b", selector=None, teams=5)
+    agent.head = [0, 1, 2, 0, 1]
     batch, own = Batch(world, 5), world.controllable
     batch.reset()
     agent.episode_begin()
@@ -133,14 +129,14 @@ def test_the_agent_plays_as_torch_does(scenario, tmp_path):
         batch.step(joint)
 
 
-# --- The common head
+# --- The generalist head
 
 
-def test_a_common_head_stands_beside_the_others():
+def test_a_generalist_head_joins_an_ego():
     """Over several steps, the heads give what they gave, and the last one what the network gives that it was made of."""
     world, ego = make_ego("CN3", heads=3)
     net = Ego(ego.shape, 1, torch.Generator().manual_seed(1))
-    joined, feed = beside(ego, net), recorded_feed(world, ego.shape.hidden, 24)
+    joined, feed = with_generalist(ego, net), recorded_feed(world, ego.shape.hidden, 24)
     given = (torch.from_numpy(feed[name]) for name in ("obs", "last_action", "agent"))
     rows = encode(ego.shape, *given).view(4, 1, 6, -1)
     memories = [torch.zeros(1, 6, part.shape.hidden) for part in (ego, net, joined)]
@@ -151,7 +147,7 @@ def test_a_common_head_stands_beside_the_others():
             )
             torch.testing.assert_close(both, torch.cat([own, other]))
         graph = ego_graph(weights(ego), len(world.actions), world.n_agents, weights(net))
-        check_parity(joined, write(graph), world, common=True)
+        check_parity(joined, write(graph), world, generalist=True)
         again = Ego(ego.shape, 3)
         set_weights(again, run_weights(read(write(graph))))
         torch.testing.assert_close(again.step(rows[0], memories[0])[0], ego.step(rows[0], memories[0])[0])
@@ -171,92 +167,93 @@ def test_advantages_by_hand():
     np.testing.assert_allclose(found, [[first, 2.0 - 1.0], [middle, 0.0], [last, 0.0]])
 
 
-def common_head(rounds, monkeypatch):
-    """The network, its two teams of opposite habits, and the world: each head of the ego is right with one of them."""
-    monkeypatch.setattr("macop_aht.export.synthetic.AT_ONCE", 1_600)
+def trained_generalist(rounds, monkeypatch):
+    """The network, its two groups of opposite actions, and the world: each head of the ego is right with one of them."""
+    monkeypatch.setattr("macop_aht.export.synthetic.STEPS", 1_600)
     world, ego = make_ego("CN2", heads=2)
     teams = stubborn(world, (SOUTH, NORTH))
     ego.heads.load_state_dict(stubborn(world, (NORTH, SOUTH)).heads.state_dict())
     returns = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-    return learn(world, ego, company(ego, teams), returns, CommonHeadConfig(rounds=rounds), seed=0), teams, world
+    config = GeneralistConfig(rounds=rounds)
+    return generalist.train(world, ego, with_synthetic(ego, teams), returns, config, seed=0), teams, world
 
 
-def test_the_same_seed_gives_the_same_common_head(monkeypatch):
-    net, twin, other = (common_head(rounds, monkeypatch)[0] for rounds in (2, 2, 3))
+def test_the_same_seed_gives_the_same_generalist_head(monkeypatch):
+    net, twin, other = (trained_generalist(rounds, monkeypatch)[0] for rounds in (2, 2, 3))
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), twin.parameters(), strict=True))
     assert not torch.equal(net.heads.head2.bias, other.heads.head2.bias)
 
 
-def lessons_in_cn2():
-    """The lessons of a common head with two teams of one habit each and two untrained heads, and their world."""
+def trainer_in_cn2():
+    """The trainer of a generalist head with two groups of one action each and two untrained heads, and their world."""
     world, ego = make_ego("CN2", heads=2)
-    groups = company(ego, stubborn(world, (SOUTH, NORTH)))
-    return Lessons(world, ego, groups, np.ones((2, 4)), CommonHeadConfig(), seed=0), world
+    groups = with_synthetic(ego, stubborn(world, (SOUTH, NORTH)))
+    return GeneralistTrainer(world, ego, groups, np.ones((2, 4)), GeneralistConfig(), seed=0), world
 
 
-def test_a_common_head_goes_on_when_its_teammates_change():
+def test_a_generalist_head_plays_on_when_its_teammates_are_swapped():
     """It knows its last action, and the critic is told who is there now."""
-    lessons, world = lessons_in_cn2()
-    episodes, shape = lessons._play(switches=1.0), lessons.net.shape
+    trainer, world = trainer_in_cn2()
+    episodes, shape = trainer._play(swaps=1.0), trainer.net.shape
     changed = (episodes.group[1:] != episodes.group[:-1]).any(dim=0)
-    as_they_are = (episodes.noise == 0) & ~episodes.strange
-    assert changed[as_they_are].float().mean() > 0.5  # the others have changed places with their like
+    as_they_are = (episodes.noise == 0) & ~episodes.permuted
+    assert changed[as_they_are].float().mean() > 0.5  # two groups have changed places
     assert not changed[~as_they_are].any()
-    for group, rows in enumerate(lessons._rollout._tables[1].rows):
-        assert (lessons._group[rows // world.n_agents] == group).all()
+    for group, rows in enumerate(trainer._rollout._tables[1].rows):
+        assert (trainer._group[rows // world.n_agents] == group).all()
     last = episodes.inputs[..., shape.obs : shape.obs + shape.actions]
     assert (last[0] == 0).all()
     assert torch.equal(last[1:].argmax(dim=-1), episodes.action[:-1])
     assert (last[1:].sum(dim=-1) == 1).all()
     at = np.array([0, 1, 1]), np.array([0, 0, 3])
-    told = episodes.company(at, 4)
+    told = episodes.teammates(at, 4)
     assert torch.equal(told[:, :4].argmax(dim=1), episodes.group[at])
     assert torch.equal(told[:, 4], episodes.noise[[0, 0, 3]])
-    assert torch.equal(told[:, 5] == 1, episodes.strange[[0, 0, 3]])
+    assert torch.equal(told[:, 5] == 1, episodes.permuted[[0, 0, 3]])
 
 
-def test_strange_teammates_leave_their_habits_and_ours_do_not(monkeypatch):
+def test_the_teammates_actions_are_permuted_and_ours_are_not(monkeypatch):
     monkeypatch.setattr("macop_aht.export.generalist.NOISY", 0.0)
-    (lessons, _), taken = lessons_in_cn2(), []
-    act = lessons._rollout.act
-    monkeypatch.setattr(lessons._rollout, "act", lambda luck: (act(luck), taken.append(lessons._rollout.action.copy())))
+    (trainer, _), taken = trainer_in_cn2(), []
+    act = trainer._rollout.act
+    monkeypatch.setattr(trainer._rollout, "act", lambda luck: (act(luck), taken.append(trainer._rollout.action.copy())))
     with torch.no_grad():
-        lessons.net.heads.head2.bias[0, NORTH] = 100.0
-    episodes = lessons._play(switches=0.0)
+        trainer.net.heads.head2.bias[0, NORTH] = 100.0
+    episodes = trainer._play(swaps=0.0)
     ours, theirs = taken[0].T
-    habit = np.where(lessons._group == 0, SOUTH, NORTH)
-    teams, strange = lessons._group < 2, episodes.strange.numpy()
+    usual = np.where(trainer._group == 0, SOUTH, NORTH)
+    teams, permuted = trainer._group < 2, episodes.permuted.numpy()
     assert (ours == NORTH).all()
-    assert (theirs == habit)[teams & ~strange].all()
-    assert (theirs == habit)[teams & strange].mean() < 0.5
-    assert 0.1 < strange.mean() < 0.4
+    assert (theirs == usual)[teams & ~permuted].all()
+    assert (theirs == usual)[teams & permuted].mean() < 0.5
+    assert 0.1 < permuted.mean() < 0.4
 
 
-def test_a_common_head_imitates_nobody_with_strange_teammates():
-    lessons, _ = lessons_in_cn2()
-    episodes = lessons._play(switches=0.0)
-    judged, everyone = lessons._judge(episodes, show=True), np.arange(len(episodes.length))
-    another = (judged.shown + 1) % lessons.net.shape.actions
-    with_strangers, with_others = (
-        torch.where(rows.view(1, -1, 1), another, judged.shown) for rows in (episodes.strange, ~episodes.strange)
+def test_nothing_is_imitated_with_permuted_actions():
+    trainer, _ = trainer_in_cn2()
+    episodes = trainer._play(swaps=0.0)
+    targets, everyone = trainer._targets(episodes, imitate=True), np.arange(len(episodes.length))
+    another = (targets.best + 1) % trainer.net.shape.actions
+    if_permuted, if_not = (
+        torch.where(rows.view(1, -1, 1), another, targets.best) for rows in (episodes.permuted, ~episodes.permuted)
     )
     losses = [
-        lessons._loss(episodes, judged._replace(shown=shown), everyone, 1.0, 0.0)
-        for shown in (judged.shown, with_strangers, with_others)
+        trainer._loss(episodes, targets._replace(best=best), everyone, 1.0, 0.0)
+        for best in (targets.best, if_permuted, if_not)
     ]
     assert losses[0] == losses[1]
     assert losses[0] != losses[2]
 
 
-def test_others_take_over_as_often_as_they_are_said_to():
+def test_teammates_are_swapped_as_often_as_they_are_said_to_be():
     """Once in an episode, in its first half, where they may; in few environments as in many."""
     rng, rollout = np.random.default_rng(0), SimpleNamespace(exchange=lambda to: None)
     for size, share in ((20, 0.5), (500, 0.3)):
         able, group, times, latest = np.arange(size) % 5 > 0, np.arange(size), np.zeros(size), 0
-        changes = Changes(able, share, 25, rng)
+        swaps = Swaps(able, share, 25, rng)
         for step in range(1, 26):
             before = group.copy()
-            changes.make(rollout, group, step)
+            swaps.make(rollout, group, step)
             times += group != before
             latest = step if (group != before).any() else latest
         assert sorted(group) == [*range(size)]
@@ -267,9 +264,9 @@ def test_others_take_over_as_often_as_they_are_said_to():
 
 
 @pytest.mark.slow
-def test_a_common_head_learns_what_no_head_knows(monkeypatch):
-    """It waits until it sees where the others go."""
-    net, teams, world = common_head(100, monkeypatch)
+def test_a_generalist_head_learns_what_no_head_knows(monkeypatch):
+    """It waits until it sees where the teammates go."""
+    net, teams, world = trained_generalist(100, monkeypatch)
     seating = Seating.cross_play(net, teams, np.array([(0, 0), (0, 1)]), 32, world.controllable)
     assert greedy_returns(world, seating, 1, 5, torch.device("cpu")).mean() == 1.0
 
@@ -374,7 +371,7 @@ def policy(net, p, world):
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """Two teams of opposite habits, an ego with a head that suits each, its recogniser, and the bundle.
+    """Two groups of opposite actions, an ego with a head that suits each, its recogniser, and the bundle.
 
     In CN2 two agents are paid where one goes south and the other north. The recogniser is told that all heads get nothing: what
     it knows of them it has learnt.
@@ -382,12 +379,11 @@ def told(tmp_path_factory):
     world, ego = make_ego("CN2", heads=2)
     teams, suitable = stubborn(world, (SOUTH, NORTH)), stubborn(world, (NORTH, SOUTH))
     ego.heads.load_state_dict(suitable.heads.state_dict())
-    config = RecogniserConfig(steps=80_000, batch=400, lr=1e-2, switches=1.0, noise=0.0)
+    config = RecogniserConfig(steps=80_000, batch=400, learning_rate=1e-2, swaps=1.0, noise=0.0)
     recogniser = train(world, ego, teams, np.zeros((2, 2)), config, seed=0)
     folder = tmp_path_factory.mktemp("told") / "bundle"
-    recognition = Recognition(["one way", "the other"], weights(recogniser))
-    about = {"scenario": "CN2", "method": "macop", "seed": 0}
-    write_bundle(folder, weights(ego), world, about, recognition=recognition)
+    selector = ZeroShotSelector(["one way", "the other"], weights(recogniser))
+    write_bundle(folder, weights(ego), world, RunInfo("CN2", "macop", 0), selector=selector)
     return world, [policy(teams, p, world) for p in range(2)], recogniser, folder
 
 
@@ -423,23 +419,23 @@ def test_a_head_that_was_settled_on_is_played_to_the_end(told):
     """So what an episode returned is the value of that head; and every head and every first step comes up."""
     world, _, recogniser, _ = told
     ego, teams = make_ego("CN2", heads=2)[1], stubborn(world, (SOUTH, NORTH))
-    histories = Meetings(world, ego, teams, RecogniserConfig(), seed=0).play(recogniser)
-    for b, length in enumerate(histories.length.tolist()):
-        settled = histories.settled[:length, b]
+    episodes = Collector(world, ego, teams, RecogniserConfig(), seed=0).play(recogniser)
+    for b, length in enumerate(episodes.length.tolist()):
+        settled = episodes.settled[:length, b]
         assert (np.diff(settled.astype(int)) >= 0).all()
-        assert len(np.unique(histories.head[:length, b][settled])) <= 1
-    assert 0.2 < histories.settled[0].mean() < 0.4
-    assert set(histories.head[-1][histories.settled[-1]]) == {0, 1}
+        assert len(np.unique(episodes.head[:length, b][settled])) <= 1
+    assert 0.2 < episodes.settled[0].mean() < 0.4
+    assert set(episodes.head[-1][episodes.settled[-1]]) == {0, 1}
 
 
 def test_the_egos_heads_are_groups_too_but_met_less_often():
     world, ego = make_ego("LBF4", heads=3)
-    everyone = company(ego, Stack(ego.shape, 2, torch.Generator().manual_seed(1)))
+    everyone = with_synthetic(ego, Stack(ego.shape, 2, torch.Generator().manual_seed(1)))
     rows, memory = torch.rand(1, 6, ego.shape.input), torch.rand(1, 6, ego.shape.hidden)
     q, _ = everyone.step(rows.expand(5, -1, -1), memory.expand(5, -1, -1))
     torch.testing.assert_close(q[2:], ego.step(rows, memory)[0])
-    counts = np.bincount(Meetings(world, ego, everyone, RecogniserConfig(), seed=0, heads=3).group)
-    np.testing.assert_array_equal(counts // counts[-1], [OFTEN, OFTEN, 1, 1, 1])
+    counts = np.bincount(Collector(world, ego, everyone, RecogniserConfig(), seed=0, synthetic=3).group)
+    np.testing.assert_array_equal(counts // counts[-1], [RATIO, RATIO, 1, 1, 1])
 
 
 def test_the_belief_is_torchs(told):
@@ -463,34 +459,34 @@ def test_the_belief_is_torchs(told):
         batch.step(np.concatenate([action, rng.integers(0, 5, (4, 1))], axis=1))
 
 
-def test_another_head_must_be_better_by_the_hold():
+def test_another_head_must_be_better_by_the_margin():
     """With a large one, the head of an episode's first step stays; with none, the best of the moment is played."""
     world, ego = make_ego("LBF4", heads=3)
     size, generator = len(world.observations), torch.Generator().manual_seed(0)
     returns, views = np.zeros((3, 5)), 20 * torch.randn(12, 64, 1, size, generator=generator)
     played = {}
-    for hold in (0.0, 1000.0):
-        recogniser = make_recogniser(world, ego, returns, hold=hold, tire=0.0)
+    for margin in (0.0, 1000.0):
+        recogniser = make_recogniser(world, ego, returns, margin=margin, penalty=0.0)
         torch.nn.init.zeros_(recogniser.valuer2.bias)
-        belief, heads = torch.zeros(64, recogniser.belief_size(1)), []
+        belief, heads = torch.zeros(64, recogniser.belief(1).size), []
         for step, view in enumerate(views):
             last = torch.full((64, 1), 1 if step % 6 else -1)  # two episodes
             with torch.no_grad():
                 values, _, belief = recogniser.step(view, last, torch.zeros_like(last), belief)
             heads.append(values.argmax(dim=1))
-        played[hold] = torch.stack(heads).unflatten(0, (2, 6))
+        played[margin] = torch.stack(heads).unflatten(0, (2, 6))
     assert (played[1000.0] == played[1000.0][:, :1]).all()
     assert (played[1000.0][0, 0] != played[1000.0][1, 0]).any()
     assert (played[0.0] != played[0.0][:, :1]).any(dim=1).float().mean() > 0.2
 
 
-def test_a_head_tires():
-    """All heads are worth the same, the hold is that of two and a half steps: each is played for three, until an episode ends."""
+def test_an_active_head_pays_a_penalty():
+    """All heads are worth the same, the margin is that of 2.5 steps: each is played for three, until an episode ends."""
     world, ego = make_ego("LBF4", heads=3)
-    recogniser = make_recogniser(world, ego, np.zeros((3, 5)), hold=0.1, tire=0.04 * world.limit)
+    recogniser = make_recogniser(world, ego, np.zeros((3, 5)), margin=0.1, penalty=0.04 * world.limit)
     for layer in (recogniser.valuer2.weight, recogniser.valuer2.bias):
         torch.nn.init.zeros_(layer)
-    belief, heads = torch.zeros(1, recogniser.belief_size(1)), []
+    belief, heads = torch.zeros(1, recogniser.belief(1).size), []
     for step in range(12):
         last = torch.full((1, 1), 1 if step % 9 else -1)
         with torch.no_grad():
@@ -499,9 +495,9 @@ def test_a_head_tires():
             )
         heads.append(int(values.argmax()))
     assert heads == [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0]
-    common = make_recogniser(world, ego, np.zeros((3, 5)), common=True).tire
-    assert (common[:2] > 0).all()
-    assert common[2] == 0
+    penalty = make_recogniser(world, ego, np.zeros((3, 5)), generalist=True).penalty
+    assert (penalty[:2] > 0).all()
+    assert penalty[2] == 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -541,13 +537,13 @@ def test_zero_shot_states_and_mistakes(told):
     assert go(here, 7, 30) == go(there, 7, 30)
     before = there.state
     for obs, mask in ((np.full(10, np.nan), np.ones(5)), (np.zeros(10), np.zeros(5)), (np.zeros(12), np.ones(5))):
-        with pytest.raises(ValueError, match=r"no numbers|leaves no action|has the shape"):
+        with pytest.raises(ValueError, match=r"NaN or infinity|leaves no action|has the shape"):
             there.act(obs, mask)
     other = EgoAgent.load(folder, selector="meta-test")
     for agent, state, message in (
         (there, other.state, "of another bundle, selector or budget"),
         (other, json.loads(saved), "of another bundle, selector or budget"),
-        (there, {**json.loads(saved), "belief": [[float("nan")] * len(before["belief"][0])]}, "no numbers"),
+        (there, {**json.loads(saved), "belief": [[float("nan")] * len(before["belief"][0])]}, "NaN or infinity"),
     ):
         with pytest.raises(ValueError, match=message):
             agent.restore(state)
@@ -562,22 +558,6 @@ def test_zero_shot_states_and_mistakes(told):
     for wrong in (2, -1, [0, 1, 0], 0.5):
         with pytest.raises(ValueError, match="head"):
             free.head = wrong
-
-
-def test_a_manifest_that_is_not_the_selectors_is_refused(told, tmp_path):
-    folder = tmp_path / "bundle"
-    shutil.copytree(told[3], folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    described = manifest["zero_shot"]
-    for change, message in (
-        ({**described, "groups": ["one way"]}, "the manifest says"),
-        ({**described, "belief": {**described["belief"], "memory": 32}}, "the manifest says"),
-        ({}, "does not describe zero-shot"),
-    ):
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "zero_shot": change}))
-        with pytest.raises(BundleError, match=message):
-            EgoAgent.load(folder, selector="zero-shot")
-        EgoAgent.load(folder)  # the others do not need it
 
 
 def test_sessions_are_matches(bundle):
@@ -596,9 +576,9 @@ def test_sessions_are_matches(bundle):
 
 def test_calibration_by_hand():
     found = calibration(np.array([0.95, 0.95, 0.52, 0.58, 0.1]), np.array([True, True, True, False, False]))
-    assert found["error"] == pytest.approx((2 * 0.05 + 2 * 0.05 + 0.1) / 5)
-    assert found["right"] == pytest.approx(0.6)
-    assert [part["steps"] for part in found["bins"]] == [1, 2, 2]
+    assert found.error == pytest.approx((2 * 0.05 + 2 * 0.05 + 0.1) / 5)
+    assert found.accuracy == pytest.approx(0.6)
+    assert [part.steps for part in found.bins] == [1, 2, 2]
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):
@@ -677,7 +657,7 @@ def test_instances_do_not_disturb_each_other_across_threads(bundle):
 
 def test_returns_of_some_teams_in_either_form(bundle):
     done = np.array([True, False, True])
-    few, all_of_them = (EgoAgent.load(bundle, teams=3) for _ in range(2))
+    few, all_of_them = (EgoAgent.load(bundle, "meta-test", teams=3) for _ in range(2))
     few.episode_end([1.0, 3.0], done)
     all_of_them.episode_end([1.0, np.nan, 3.0], done)  # what is not asked for does not matter
     assert few.state == all_of_them.state
@@ -689,13 +669,13 @@ def test_mistakes_are_answered(bundle, tmp_path):
     for obs, mask, message in (
         (np.zeros(18), np.ones(5), "needs .*Is it of another scenario"),
         (np.zeros(12), np.ones(9), "mask has the shape"),
-        (np.full(12, np.nan), np.ones(5), "no numbers"),
+        (np.full(12, np.nan), np.ones(5), "obs contains NaN or infinity"),
         (np.zeros(12), np.zeros(5), "leaves no action"),
     ):
         with pytest.raises(ValueError, match=message):
             agent.act(obs, mask)
     for returns, teams, message in (
-        (float("nan"), None, "they must be numbers"),
+        (float("nan"), None, "they must be finite numbers"),
         ([1.0, 0.0], None, "give one number for all, or 1, one for each team"),
         (1.0, [0], "give 1 truth values, one for each team"),  # a number of a team is none of them
         (1.0, np.array([True, False]), "give 1 truth values, one for each team"),
@@ -715,46 +695,197 @@ def test_mistakes_are_answered(bundle, tmp_path):
         EgoAgent.load(bundle, teams=0)
 
 
-def test_a_bundle_of_before_there_were_common_heads(told, tmp_path):
-    shutil.copytree(told[3], tmp_path / "bundle")
-    path = tmp_path / "bundle" / "manifest.json"
+def rewritten(folder, change):
+    """Change what the manifest of a bundle says, as a dictionary."""
+    path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
-    assert manifest.pop("run_heads") == 2
+    change(manifest)
     path.write_text(json.dumps(manifest))
-    assert EgoAgent.load(path.parent).budget == 8
+
+
+def test_a_manifest_is_read_as_it_was_written(bundle):
+    for folder in (bundle, *sorted(path.parent for path in paths.find("agents").glob("*/*/manifest.json"))):
+        content = (folder / "manifest.json").read_bytes()
+        manifest = read_manifest(folder)
+        assert text_of(manifest).encode() == content
+        assert manifest.selectors == ["halving", "meta-test", "thompson", "zero-shot"]
+        assert (manifest.heads > manifest.run_heads) == manifest.generalist
+
+
+MISTAKES = {
+    "of format 3": lambda told: told.update(format=3),
+    "`macop convert`": lambda told: told.update(format=1),
+    "unknown key 'colour'": lambda told: told.update(colour="red"),
+    "unknown key 'golden.inputs.obz'; did you mean 'obs'": lambda told: told["golden"]["inputs"].update(obz=[]),
+    "keys heads, actions are missing": lambda told: (told.pop("heads"), told.pop("actions")),
+    "heads is '3'; it must be of type int": lambda told: told.update(heads="3"),
+    "seed is True; it must be of type int": lambda told: told.update(seed=True),
+    "versions is 7; it must be a table": lambda told: told.update(versions=7),
+    "actions is 5; it must be a list": lambda told: told.update(actions=5),
+    "it holds NaN": lambda told: told["zero_shot"].update(leak=float("nan")),
+    "must be finite": lambda told: told["zero_shot"].update(leak=10**300),
+    "leak is 2.0; it must be in 0..1": lambda told: told["zero_shot"].update(leak=2),
+    "lists of different lengths": lambda told: told["golden"]["inputs"]["obs"][1].pop(),
+    "must hold integers": lambda told: told["golden"]["inputs"].update(agent=[0.5] * 8),
+    "agent has numbers outside of 0..1": lambda told: told["golden"]["inputs"].update(agent=[2] * 8),
+    "at least 0": lambda told: told.update(seed=-1),
+    "heads is 9 and run_heads 3": lambda told: told.update(heads=9),
+    "controllable is 3; it must be at most agents, 2": lambda told: told.update(controllable=3),
+    "q has the shape": lambda told: told["actions"].append("jump"),
+    "names the file '../agent.onnx'": lambda told: told["sha256"].update({"../agent.onnx": "0" * 64}),
+    "which is no sha-256": lambda told: told["sha256"].update({"agent.onnx": "0"}),
+    "learnt_with names": lambda told: told["groups"]["learnt_with"].append("9/9"),
+    "belong together": lambda told: told.pop("zero_shot"),
+    "belief.margin is 1": lambda told: told["zero_shot"]["belief"].update(margin=1),
+    "evidence is 4; the manifest says 5": lambda told: told["zero_shot"]["belief"].update(evidence=4),
+    "returns has 3 rows": lambda told: told["zero_shot"]["returns"].pop(),
+    "nested more than": lambda told: told.update(scenario=json.loads("[" * DEEPEST + "]" * DEEPEST)),
+    "allowed are 16384": lambda told: told.update(actions=["go"] * (LONGEST + 1)),
+    "more than 16384 characters": lambda told: told.update(method="m" * (LONGEST + 1)),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_manifest_is_read_strictly(bundle, message):
+    rewritten(bundle, MISTAKES[message])
+    with pytest.raises(BundleError, match=re.escape(message)):
+        read_manifest(bundle)
+
+
+def test_documents_that_are_no_manifests():
+    for content, message in (
+        (b"{", "it is no JSON"),
+        (b"[]", "it must be a table"),
+        (b"\xff", "it is no JSON"),
+        (b" " * (LARGEST + 1), "allowed are"),
+        (b"[" * 1_000_000, "nested more than"),
+        (b'"' + b'\\"' * 1_000_000, "it is no JSON"),  # in linear time
+        (b'{"format": 2, "format": 2}', "there twice"),
+        (b'{"format": 2, "seed": ' + b"9" * 5_000 + b"}", "it is no JSON"),
+    ):
+        with pytest.raises(BundleError, match=message):
+            parse(content)
+
+
+def test_the_default_selector_is_zero_shot_where_there_is_one(bundle):
+    assert EgoAgent.load(bundle).belief.shape == (1, 5)
+    (bundle / "selectors" / "zero-shot.onnx").unlink()
+    rewritten(bundle, lambda told: (told.pop("zero_shot"), told["sha256"].pop("selectors/zero-shot.onnx")))
+    agent = EgoAgent.load(bundle)
+    assert agent.budget == 4 * agent.manifest.run_heads
+    with pytest.raises(ValueError, match="unknown selector 'zero-shot'"):
+        EgoAgent.load(bundle, "zero-shot")
+
+
+def test_a_shipped_bundle_is_loaded_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = EgoAgent.load("macop-plus/LBF4")
+    assert agent.manifest.scenario == "LBF4"
+    assert agent.belief.shape == (1, len(agent.manifest.zero_shot.groups))
+    with pytest.raises(FileNotFoundError, match="there is no bundle"):
+        EgoAgent.load("macop-plus/LBF5")
+
+
+def in_format_1(manifest):
+    """The inverse of a conversion."""
+    manifest["format"] = 1
+    if "groups" in manifest:
+        manifest["company"] = manifest.pop("groups")
+    manifest["versions"]["macop-aht"] = manifest["versions"].pop("macop_aht")
+    belief = manifest["zero_shot"]["belief"]
+    belief["held"], belief["spent"] = belief.pop("margin"), belief.pop("penalty")
+    if "figures" in manifest:
+        figures = manifest["figures"]
+        figures["heads"] = figures.pop("returns")
+        for part in (figures["calibration"], *figures["calibration"]["bins"]):
+            part["right"] = part.pop("accuracy")
+        for part in figures["calibration"]["bins"]:
+            part["believed"] = part.pop("confidence")
+
+
+def test_a_bundle_of_format_1_is_converted(tmp_path):
+    """Whole or not at all, and to what it was."""
+    shutil.copytree(paths.find("agents") / "macop" / "CN3", tmp_path / "bundle")
+    path = tmp_path / "bundle" / "manifest.json"
+    manifest = path.read_bytes()
+    assert not convert_bundle(path.parent)
+    assert path.read_bytes() == manifest
+    rewritten(path.parent, in_format_1)
+    with pytest.raises(BundleError, match="of format 1; convert it with `macop convert`"):
+        EgoAgent.load(path.parent)
+    assert convert_bundle(path.parent)
+    assert path.read_bytes() == manifest
+    rewritten(path.parent, lambda told: (in_format_1(told), told.update(heads="6")))
+    damaged = path.read_bytes()
+    with pytest.raises(BundleError, match="cannot be converted: heads is '6'"):
+        convert_bundle(path.parent)
+    assert path.read_bytes() == damaged
+    with pytest.raises(FileNotFoundError, match="there is no bundle"):
+        convert_bundle(tmp_path)
+
+
+def test_a_bundle_of_before_there_were_generalist_heads(told, tmp_path):
+    shutil.copytree(told[3], tmp_path / "bundle")
+    rewritten(tmp_path / "bundle", lambda told: (in_format_1(told), told.pop("run_heads")))
+    assert convert_bundle(tmp_path / "bundle")
+    assert EgoAgent.load(tmp_path / "bundle", "meta-test").budget == 8
+
+
+def put(folder, name, content):
+    """Another file in a bundle, with its right sha-256."""
+    (folder / name).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    rewritten(folder, lambda told: told["sha256"].update({name: digest}))
+
+
+def test_graphs_that_are_not_what_the_manifest_says_are_refused(bundle, monkeypatch):
+    """Before onnxruntime gets them."""
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *_, **__: pytest.fail("onnxruntime got a graph"))
+    world, rng = build("LBF4"), np.random.default_rng(0)
+    kept = {path: path.read_bytes() for path in bundle.rglob("*.*") if path.is_file()}
+
+    def attempt(name, graph, selector, message):
+        put(bundle, name, write(graph))
+        with pytest.raises(BundleError, match=message):
+            EgoAgent.load(bundle, selector)
+        for path, content in kept.items():
+            path.write_bytes(content)
+
+    _, ego = make_ego("LBF4", heads=4)
+    sizes = len(world.actions), world.n_agents
+    attempt("agent.onnx", ego_graph(weights(ego), *sizes), None, "'memory' .*the manifest says")
+    wider = Ego(replace(ego.shape, hidden=128), 4)
+    attempt(
+        "agent.onnx", ego_graph(weights(wider), *sizes), None, "no generalist head; the manifest says 4 heads, 3 of"
+    )
+    attempt("agent.onnx", ego_graph(weights(make_ego("CN3")[1]), 5, 3), None, "'obs' .*the manifest says")
+    for heads, name in ((4, "meta-test"), (2, "halving"), (4, "thompson")):
+        file = f"selectors/{name}.onnx"
+        attempt(file, SELECTORS[name](np.zeros((heads, 0))), name, "'tried' .*the manifest says")
+        attempt(file, ego_graph(weights(ego), *sizes), name, "no tensor 'tried'")
+    file, zero = "selectors/zero-shot.onnx", "zero-shot"
+    of_six = zero_shot(weights(make_recogniser(world, ego, rng.random((4, 6)))), *sizes, own=1)
+    attempt(file, of_six, zero, "'belief' .*the manifest says")
+    of_two_agents = zero_shot(weights(make_recogniser(world, ego, rng.random((4, 5)))), *sizes, own=2)
+    attempt(file, of_two_agents, zero, "'obs' .*the manifest says")
 
 
 def test_damaged_bundles_are_refused(bundle):
-    manifest = json.loads((bundle / "manifest.json").read_text())
     agent = (bundle / "agent.onnx").read_bytes()
-
-    def attempt(message, kind=BundleError):
-        with pytest.raises(kind, match=message):
-            EgoAgent.load(bundle)
-
     (bundle / "agent.onnx").write_bytes(agent[:-1])
-    attempt("sha-256 differs")
+    with pytest.raises(BundleError, match="sha-256 differs"):
+        EgoAgent.load(bundle)
+    put(bundle, "agent.onnx", agent[:-1])
+    with pytest.raises(BundleError, match=r"agent\.onnx cannot be read"):
+        EgoAgent.load(bundle)
     foreign = onnx.load_from_string(agent)
     foreign.opset_import[0].version = 999
-    content = foreign.SerializeToString()
-    (bundle / "agent.onnx").write_bytes(content)
-    digest = hashlib.sha256(content).hexdigest()
-    (bundle / "manifest.json").write_text(
-        json.dumps({**manifest, "sha256": {**manifest["sha256"], "agent.onnx": digest}})
-    )
-    attempt("cannot be run by this onnxruntime")
-    (bundle / "agent.onnx").write_bytes(agent)
-    (bundle / "manifest.json").write_text(json.dumps({**manifest, "hidden": 32}))
-    attempt("the manifest says")
-    (bundle / "manifest.json").write_text(json.dumps({**manifest, "heads": "3"}))
-    attempt("look at heads")
-    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    put(bundle, "agent.onnx", foreign.SerializeToString())
+    with pytest.raises(BundleError, match="cannot be run by this onnxruntime"):
+        EgoAgent.load(bundle)
     (bundle / "agent.onnx").unlink()
-    attempt("is missing from the bundle", FileNotFoundError)
-    (bundle / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
-    attempt("is of format 2")
-    (bundle / "manifest.json").write_text("{")
-    attempt("is damaged")
+    with pytest.raises(FileNotFoundError, match="is missing from the bundle"):
+        EgoAgent.load(bundle)
 
 
 def test_numpy_and_onnxruntime_are_all_it_needs(bundle):
@@ -789,17 +920,17 @@ def test_export_from_a_run(tmp_path, capsys):
     assert main(["export", str(run), "--out", str(out), *brief]) == 0
     assert EgoAgent.load(out).act(np.zeros(12), np.ones(5)).shape == ()
     assert EgoAgent.load(out, selector="zero-shot").act(np.zeros(12), np.ones(5)).shape == ()
-    manifest, card = json.loads((out / "manifest.json").read_text()), (out / "card.md").read_text()
-    own, figures = manifest["run_heads"], manifest["figures"]
-    assert manifest["heads"] == len(figures["heads"]) == own + 1 > 2
-    for head, row in zip([*range(own), "common"], figures["heads"], strict=True):
+    manifest, card = read_manifest(out), (out / "card.md").read_text()
+    own, figures = manifest.run_heads, manifest.figures
+    assert manifest.heads == len(figures.returns) == own + 1 > 2
+    for head, row in zip([*range(own), "generalist"], figures.returns, strict=True):
         assert f"| {head} | {' | '.join(f'{value:.2f}' for value in row)} |" in card
-    assert f"calibration error {manifest['figures']['calibration']['error']:.3f}" in card
+    assert f"calibration error: {figures.calibration.error:.3f}" in card
     assert (out / "heads.png").stat().st_size > 1_000
     assert "![returns](heads.png)" in card
-    company, learnt = manifest["company"], json.loads((run / "summary.json").read_text())["joined"]
-    assert (company["generator"], company["learnt_with"]) == ("macop", learnt)
-    for group, files in zip(group_policies(run), company["sha256"].values(), strict=True):
+    known, learnt = manifest.groups, json.loads((run / "summary.json").read_text())["joined"]
+    assert (known.generator, [*known.learnt_with]) == ("macop", learnt)
+    for group, files in zip(group_policies(run), known.sha256.values(), strict=True):
         assert hashlib.sha256(group._content).hexdigest() == files[0]
     strangers = [known for known in zoo.cards("LBF4").values() if known.split == "test" and known.generator != "macop"]
     for selector in ("zero-shot", "meta-test"):
@@ -815,17 +946,17 @@ def test_export_from_a_run(tmp_path, capsys):
 
 
 def test_a_bundle_is_exported_again(tmp_path):
-    """With the zoo's groups, without its run: the run's heads and what is known of their company stay, the rest is new."""
+    """With the zoo's groups, without its run: the run's heads and what is known of its groups stay, the rest is new."""
     before, after = paths.find("agents") / "macop" / "CN2", tmp_path / "again"
     brief = ["--steps", "2000", "--rounds", "0", "--test-episodes", "2", "--tier-episodes", "0", "--plot", "no"]
     assert main(["export", str(before), "--out", str(after), *brief]) == 0
-    old, new = (json.loads((folder / "manifest.json").read_text()) for folder in (before, after))
+    old, new = read_manifest(before), read_manifest(after)
     kept = [run_weights(read((folder / "agent.onnx").read_bytes())) for folder in (before, after)]
     for first, second in zip(*(found.values() for found in kept), strict=True):
         np.testing.assert_array_equal(first, second)
-    assert new["heads"] == new["run_heads"] == 2
-    assert old["company"] == new["company"]
-    assert new["sha256"]["selectors/zero-shot.onnx"] != old["sha256"]["selectors/zero-shot.onnx"]
+    assert new.heads == new.run_heads == 2
+    assert old.groups == new.groups
+    assert new.sha256["selectors/zero-shot.onnx"] != old.sha256["selectors/zero-shot.onnx"]
 
 
 @pytest.mark.slow

@@ -13,11 +13,12 @@ import torch
 import macop_aht
 from macop_aht import zoo
 from macop_aht.cli import main
+from macop_aht.deploy.manifest import RunGroups
 from macop_aht.episodes.matches import play
 from macop_aht.evaluation.bundles import Bundle
 from macop_aht.evaluation.evaluate import Agent, compare, evaluate
 from macop_aht.evaluation.rows import Row, convert_rows, read_rows, write_rows
-from macop_aht.export.bundle import write_bundle
+from macop_aht.export.bundle import RunInfo, write_bundle
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.methods.behaviour import watch_self_play
 from macop_aht.onnx_format import write
@@ -245,9 +246,8 @@ def test_tiers_tell_what_an_agent_has_met(tmp_path, monkeypatch, capsys):
     # A bundle says itself what it has met: the groups of its run, by the files of a zoo that they are.
     world = build("LBF4")
     ego = Ego(Shape.of(world), heads=2)
-    about = {"scenario": "LBF4", "method": "finetune", "seed": 0}
-    company = {"generator": "lipo", "learnt_with": ["0/1"], "sha256": {"0/1": ["", zoo.card("LBF4", "macop/1").sha256]}}
-    write_bundle(tmp_path / "bundle", weights(ego), world, {**about, "company": company})
+    groups = RunGroups("lipo", ("0/1",), {"0/1": ("0" * 64, zoo.card("LBF4", "macop/1").sha256)})
+    write_bundle(tmp_path / "bundle", weights(ego), world, RunInfo("LBF4", "finetune", 0, groups))
     rows = evaluate(Agent("mine", Bundle(tmp_path / "bundle")), "LBF4", ["zoo:all"], episodes=2)
     assert {row.teammate: row.tier for row in rows} == {
         "zoo:macop/0": "unseen generator", "zoo:macop/1": "seen", "zoo:lipo/0": "unseen",
@@ -366,7 +366,7 @@ def walking_bundle(folder, scenario="LBF4", seed=0):
     with torch.no_grad():
         ego.heads.head2.weight.zero_()
         ego.heads.head2.bias.copy_(torch.eye(5)[1:])
-    write_bundle(folder, weights(ego), world, {"scenario": scenario, "method": "macop", "seed": seed})
+    write_bundle(folder, weights(ego), world, RunInfo(scenario, "macop", seed))
     return Bundle(folder)
 
 

@@ -41,11 +41,11 @@ assert not any(importlib.util.find_spec(name) for name in ("torch", "onnx", "num
 for manifest in sorted(paths.find("agents").glob("*/*/manifest.json")):
     agent = EgoAgent.load(manifest.parent)
     agent.episode_begin()
-    golden = agent.manifest["golden"]["inputs"]["obs"]
-    obs = np.tile(np.array(golden[:1], dtype=np.float32), (agent.controllable, 1))
-    action = agent.act(obs, np.ones((agent.controllable, len(agent.manifest["actions"]))))
+    golden = agent.manifest.golden.inputs.obs
+    obs = np.tile(golden[:1], (agent.controllable, 1))
+    action = agent.act(obs, np.ones((agent.controllable, len(agent.manifest.actions))))
     agent.episode_end(1.0)
-    print(agent.manifest["scenario"], action)
+    print(agent.manifest.scenario, action)
 """
 
 

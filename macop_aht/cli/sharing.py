@@ -1,4 +1,4 @@
-"""What others can use: bundles of trained egos, and the zoo's groups."""
+"""Commands that share what was trained: `export` an ego as a bundle, add groups to the `zoo`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from macop_aht.cli.options import Commands, add_settings, apply_settings, positi
 
 def _export(arguments: argparse.Namespace) -> None:
     from macop_aht.export.bundle import export
-    from macop_aht.export.recogniser import RecogniserConfig
+    from macop_aht.export.config import ExportConfig
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.threads import use_threads
 
     use_threads(default_threads())
-    export(Path(arguments.run_folder), Path(arguments.out), apply_settings(RecogniserConfig(), arguments))
+    export(Path(arguments.run_folder), Path(arguments.out), apply_settings(ExportConfig(), arguments))
     print(f"wrote {arguments.out}")
 
 
@@ -66,14 +66,14 @@ def _zoo_verify(arguments: argparse.Namespace) -> None:
 
 
 def add_export(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("export", help="write a trained ego as an ONNX bundle, for apps without torch")
-    about = "a finished run; or a bundle whose groups are in the zoo: all but its run's heads is learnt anew"
+    parser = commands.add_parser("export", help="write a trained ego as a bundle of ONNX files, for apps without torch")
+    about = "the folder of a finished run, or a bundle whose groups are in the zoo: it keeps the heads of its run"
     parser.add_argument("run_folder", metavar="RUN", help=about)
-    parser.add_argument("--out", required=True, metavar="FOLDER")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="the new folder of the bundle")
     if words[:1] == ["export"]:
-        from macop_aht.export.recogniser import RecogniserConfig
+        from macop_aht.export.config import ExportConfig
 
-        add_settings(parser, RecogniserConfig)
+        add_settings(parser, ExportConfig)
     parser.set_defaults(run=_export)
 
 

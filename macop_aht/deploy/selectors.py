@@ -1,37 +1,40 @@
-"""Head selectors as ONNX graphs: which head to play next, from what every head has returned so far.
+"""Head selectors as ONNX graphs: which head to play next.
 
-Inputs: `tried` (K,) and `mean_return` (K,), zeros at first; `last_head` (), -1 at first, and `last_return` (): what was just
-played; `budget` (): episodes that may be spent on choosing. Outputs: `next_tried`, `next_mean_return`, `next_head` () to play
-now, `best_head` () so far. Once the budget is spent, the next head is the best. Thompson also takes `draws` (K,), standard
-normal.
+Three selectors choose a head for every episode, from what the heads have returned so far:
 
-meta-test   the paper's: the heads in turn
-halving     successive halving: after every share of the budget, half of the heads are left, the better ones
-thompson    the head that is best in a draw of what it might return
+    meta-test   the paper's: every head in turn
+    halving     successive halving: after every round of the budget, the better half of the heads is left
+    thompson    Thompson sampling: the head whose return is highest in a random draw
 
-Halving goes by more than the mean returns. An episode with one head tells something of the others as well: what every head gets
-with every group of the run has been measured. A teammate may be like one of the groups, or like none of them; how likely each
-is follows from the returns so far, and what a head is expected to return, from all of these. In a few episodes that is worth
-about as many again; after many, the mean returns decide.
+Their inputs are `tried` (K,), the number of episodes of every head, and `mean_return` (K,), zeros at first; `last_head` (),
+-1 at first, and `last_return` (), of the last episode; `budget` (), the number of episodes for choosing; thompson has
+`draws` (K,), standard normal, too. Their outputs are `next_tried`, `next_mean_return`, `next_head` (), which to play next,
+and `best_head` (), the best so far. Once the budget is spent, the next head is the best one.
 
-One is of another kind: zero-shot is asked at every step, needs no returns and no budget, and is made for a run's own groups.
+Halving uses more than the mean returns, since the returns of all heads with all groups of the run have been measured. Its
+model: a teammate is like one of these groups, or like none of them. The returns so far give a posterior over that, and the
+posterior gives an expected return for every head, whether it has been tried or not. This prior is worth about as many
+episodes again at first, and after many episodes the mean returns decide.
+
+The fourth, zero-shot, is asked at every step and needs neither returns nor a budget: see `export.recogniser`, which trains it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 
 import numpy as np
 
-from macop_aht.deploy.runtime import ZERO_SHOT
+from macop_aht.deploy.manifest import ZERO_SHOT, BeliefParts
 from macop_aht.onnx_format import Builder, Graph, Tensor
 from macop_aht.zoo import graphs
 
 NEVER = -1e30  # the return of a head that was not tried
-THOMPSON_SPREAD = 0.5  # standard deviation of an episode's return, over what has been the best so far
-STRANGER = 0.5  # the chance that a teammate is like none of the groups
-LIKE = 0.4  # how far heads' returns with one that is like a group are from theirs with the group, in standard deviations of all
+THOMPSON_SPREAD = 0.5  # standard deviation of an episode's return, as a multiple of the best mean return
+UNKNOWN = 0.5  # the prior probability that a teammate is like none of the groups
+LIKE = 0.4  # how far returns with a teammate like a group are from those with the group, in standard deviations of all returns
 
 
 def _graph(
@@ -42,10 +45,11 @@ def _graph(
     own: Mapping[str, np.ndarray] | None = None,
     draws: bool = False,
 ) -> Graph:
-    """What all have in common: count what was played, and go over to the best when the budget is spent.
+    """Return a selector by episode: it updates the means, chooses while there is budget, and then plays the best head.
 
-    The best is the one of the highest mean return, or of what `expect` says; `choose` is told these values, in which one that was
-    not tried has less than any. `own` are a selector's own constants.
+    `expect` adds nodes for the expected return of every head (default: its mean return, and NEVER for an untried one).
+    `choose` adds nodes for the head to play while there is budget; it is given the name of these values. `own` are a
+    selector's own constants.
     """
     add = Builder()
     played = add("Cast", add("Equal", "numbers", "last_head"), to=1)  # all zero at first
@@ -96,7 +100,7 @@ def _graph(
 
 
 def meta_test(returns: np.ndarray) -> Graph:
-    """The heads in turn."""
+    """Return the selector that plays every head in turn; `returns` (K,G) tells it the number of heads."""
 
     def choose(add: Builder, known: str) -> str:
         return add("Cast", add("Mod", "total", "heads", fmod=1), to=7)
@@ -105,13 +109,13 @@ def meta_test(returns: np.ndarray) -> Graph:
 
 
 def halving(returns: np.ndarray) -> Graph:
-    """The budget in as many equal rounds as it takes to halve the heads down to one; a round goes over those that are left."""
+    """Return the selector by successive halving: the budget has as many equal rounds as it takes to get down to one head."""
     informed = returns.size > 0
 
     def choose(add: Builder, known: str) -> str:
         done = add("Floor", add("Div", add("Mul", "total", "rounds"), add("Max", "budget_real", "one")))
         left = add("Ceil", add("Div", "heads", add("Pow", "two", add("Min", done, "last_round"))))
-        # A head's rank: how many are better, or as good and before it. One of which nothing is known may be the best.
+        # The rank of a head: how many are better, or equal and before it. An untried head may be the best.
         hoped = known if informed else add("Where", add("Greater", "next_tried", "zero"), known, "much")
         column, row = add("Unsqueeze", hoped, "second_axis"), add("Unsqueeze", hoped, "first_axis")
         better = add("Cast", add("Greater", row, column), to=1)
@@ -123,27 +127,27 @@ def halving(returns: np.ndarray) -> Graph:
 
     if not informed:
         return _graph(len(returns), "halving", choose)
-    return _graph(len(returns), "halving", choose, _expected, _acquaintances(returns))
+    return _graph(len(returns), "halving", choose, _expected, _prior(returns))
 
 
-def _acquaintances(returns: np.ndarray) -> dict[str, np.ndarray]:
-    """Whom a teammate may be like, in G+1 rows: each of the groups of which `returns` (K,G) were measured, or none of them."""
+def _prior(returns: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the prior of `_expected` in G+1 rows: a teammate like each of the groups of `returns` (K,G), or like none."""
     (heads, groups), scale = returns.shape, float(returns.std()) or 1.0
-    likely = [*[(1 - STRANGER) / groups] * groups, STRANGER]
+    likely = [*[(1 - UNKNOWN) / groups] * groups, UNKNOWN]
     return {
         "usual": np.vstack([returns.T, np.full((1, heads), returns.mean())]).astype(np.float32),
         "likely": np.log(likely).astype(np.float32)[:, None],
-        # variances: of a head's mean return around what is usual; and of an episode's around that
+        # variances: of a head's mean return around its usual one, and of an episode's return around the mean
         "around": np.array([*[(LIKE * scale) ** 2] * groups, scale**2], dtype=np.float32)[:, None],
         "luck": np.array(scale**2, dtype=np.float32),
-        # the first one again, but for a stranger so wide that what is usual does not count beside the head's own returns
+        # the first variance, but so large for the unknown teammate that the head's own returns outweigh the usual one
         "leave": np.array([*[(LIKE * scale) ** 2] * groups, 1e9 * scale**2], dtype=np.float32)[:, None],
         "half": np.array(0.5, dtype=np.float32),
     }
 
 
 def _expected(add: Builder) -> str:
-    """What every head is expected to return, by all returns so far: the posterior mean in a mixture of normal distributions."""
+    """Add the posterior mean of every head's return in a mixture of normal distributions, given all returns so far."""
     seen = add("Min", "next_tried", "one")
     off, error = add("Sub", "next_mean_return", "usual"), add("Div", "luck", add("Max", "next_tried", "one"))
     variance = add("Add", "around", error)  # (G+1,K)
@@ -156,7 +160,7 @@ def _expected(add: Builder) -> str:
 
 
 def thompson(returns: np.ndarray) -> Graph:
-    """Each head once; then the one whose mean return, plus what it may be off by, is the largest."""
+    """Return the selector by Thompson sampling: each head once, then the one with the highest drawn return."""
 
     def choose(add: Builder, known: str) -> str:
         scale = add("Mul", "spread", add("Max", add("ReduceMax", known, keepdims=0), "one"))
@@ -168,80 +172,80 @@ def thompson(returns: np.ndarray) -> Graph:
     return _graph(len(returns), "thompson", choose, draws=True)
 
 
-# Each is made of what K heads get with G groups, (K,G), as far as that is known: G may be 0.
+# Each is made from the returns of K heads with G groups, (K,G); G may be 0.
 SELECTORS = {"meta-test": meta_test, "halving": halving, "thompson": thompson}
 
 
 def zero_shot(weights: Mapping[str, np.ndarray], actions: int, agents: int, own: int) -> Graph:
-    """The head of the highest value, by where things stand and by the belief who it is that we play with: see `recogniser`.
+    """Return the zero-shot selector with these weights of a recogniser: see `export.recogniser` for what it computes.
 
-    Inputs, for B teams with m agents of ours: `obs` (B,m,D), `last_action` (B,m), -1 when an episode begins, `agent` (B,m),
-    `belief` (B,S), zeros when the first one begins. Outputs: `head` (B,), `probability` (B,G) of each group, `next_belief` (B,S).
-    A belief is the prior (G), the evidence (G), the recogniser's memory (m*H), H being that of all its networks together, what
-    the head that is being played has ahead of the others (K), and what each has lost by having been played in this episode (K).
+    Inputs, for B teams with m agents of the ego: `obs` (B,m,D), `last_action` (B,m), -1 at the start of an episode, `agent`
+    (B,m), `belief` (B,S), zeros at the start of the first episode. Outputs: `head` (B,), `probability` (B,G) of each group,
+    `next_belief` (B,S). A belief has the parts of `BeliefParts`; H, the size of the memory, is that of all members
+    together.
     """
     add = Builder()
     stored = _as_one(weights)
     hidden, groups = stored["namer.weight"].shape
     obs = stored["backbone.encoder1.weight"].shape[0] - actions - agents
     heads = weights["returns"].shape[1]
-    size = belief_size(groups, own, hidden, heads)
+    parts = belief_parts(groups, own, hidden, heads)
 
     def layer(name: str, rows: str) -> str:
         return add("Add", add("MatMul", rows, f"{name}.weight"), f"{name}.bias")
 
-    prior, evidence, memory, held, spent = add.split("belief", "parts", 5)
+    prior, evidence, memory, margin, penalty = add.split("belief", "parts", 5)
     first = add("Less", add("ReduceMax", add("Cast", "last_action", to=1), axes=[1], keepdims=1), "zero")  # (B,1)
     carried = add("Softmax", add("Where", first, add("Add", prior, evidence), prior), axis=-1)
     prior = add("Log", add("Add", add("Mul", carried, "kept"), "leaked"))
     memory = add("Reshape", add("Where", first, "zero", memory), "by_agent")  # (B,m,H)
     memory = graphs.lean_backbone(add, layer, memory)
-    said = add("ReduceMean", layer("namer", memory), axes=[1], keepdims=0)
-    evidence = add("LogSoftmax", said, axis=-1)
+    logits = add("ReduceMean", layer("namer", memory), axes=[1], keepdims=0)
+    evidence = add("LogSoftmax", logits, axis=-1)
     probability = add("Softmax", add("Add", prior, evidence), output="probability", axis=-1)
-    told = add("Add", add("MatMul", probability, "valuer1.belief"), "valuer1.bias")
-    told = add("Relu", add("Add", add("MatMul", memory, "valuer1.memory"), add("Unsqueeze", told, "second_axis")))
-    correction = add("ReduceMean", layer("valuer2", told), axes=[1], keepdims=0)
+    inner = add("Add", add("MatMul", probability, "valuer1.belief"), "valuer1.bias")
+    inner = add("Relu", add("Add", add("MatMul", memory, "valuer1.memory"), add("Unsqueeze", inner, "second_axis")))
+    correction = add("ReduceMean", layer("valuer2", inner), axes=[1], keepdims=0)
     value = add("Add", add("MatMul", probability, "returns"), correction)
-    spent = add("Where", first, "zero", spent)
-    value = add("Sub", add("Add", value, add("Where", first, "zero", held)), spent)
+    penalty = add("Where", first, "zero", penalty)
+    value = add("Sub", add("Add", value, add("Where", first, "zero", margin)), penalty)
     head = add("ArgMax", value, output="head", axis=1, keepdims=0)
-    held, spent = add("Gather", "holds", head), add("Add", spent, add("Gather", "tires", head))
-    add("Concat", prior, evidence, add("Reshape", memory, "flat"), held, spent, output="next_belief", axis=-1)
-    constants: dict[str, np.ndarray] = {
-        "holds": weights["hold"] * np.eye(heads, dtype=np.float32),
-        "tires": weights["tire"] * np.eye(heads, dtype=np.float32),
-        "parts": np.array([groups, groups, own * hidden, heads, heads], dtype=np.int64),
-        "by_agent": np.array([0, own, hidden], dtype=np.int64),
-        "flat": np.array([0, own * hidden], dtype=np.int64),
-        "zero": np.array(0, dtype=np.float32),
-        "kept": 1 - weights["leak"],
-        "leaked": weights["leak"] / np.float32(groups),
-        "second_axis": np.array([1], dtype=np.int64),
-        "returns": weights["returns"],
-    }
+    margin, penalty = add("Gather", "margins", head), add("Add", penalty, add("Gather", "penalties", head))
+    add("Concat", prior, evidence, add("Reshape", memory, "flat"), margin, penalty, output="next_belief", axis=-1)
+    constants = {**graphs.lean_weights(stored, actions, agents), **_zero_shot_constants(weights, parts, own)}
     inputs = [
         Tensor("obs", np.float32, ("B", own, obs)),
         Tensor("last_action", np.int64, ("B", own)),
         Tensor("agent", np.int64, ("B", own)),
-        Tensor("belief", np.float32, ("B", size)),
+        Tensor("belief", np.float32, ("B", parts.size)),
     ]
     outputs = [
         Tensor("head", np.int64, ("B",)),
         Tensor("probability", np.float32, ("B", groups)),
-        Tensor("next_belief", np.float32, ("B", size)),
+        Tensor("next_belief", np.float32, ("B", parts.size)),
     ]
-    return Graph(
-        add.nodes,
-        inputs,
-        outputs,
-        {**graphs.lean_weights(stored, actions, agents), **constants},
-        {"selector": ZERO_SHOT},
-    )
+    return Graph(add.nodes, inputs, outputs, constants, {"selector": ZERO_SHOT})
+
+
+def _zero_shot_constants(weights: Mapping[str, np.ndarray], parts: BeliefParts, own: int) -> dict[str, np.ndarray]:
+    """Return what `zero_shot` refers to, beside the layers."""
+    one_hot = np.eye(parts.margin, dtype=np.float32)
+    return {
+        "margins": weights["margin"] * one_hot,
+        "penalties": weights["penalty"] * one_hot,
+        "parts": np.array([*asdict(parts).values()], dtype=np.int64),
+        "by_agent": np.array([0, own, parts.memory // own], dtype=np.int64),
+        "flat": np.array([0, parts.memory], dtype=np.int64),
+        "zero": np.array(0, dtype=np.float32),
+        "kept": 1 - weights["leak"],
+        "leaked": weights["leak"] / np.float32(parts.prior),
+        "second_axis": np.array([1], dtype=np.int64),
+        "returns": weights["returns"],
+    }
 
 
 def _as_one(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The layers of a recogniser's N networks as those of one, N times as wide, that says the mean of what they say."""
+    """Return the layers of N member networks as one network, N times as wide, whose outputs are the means of theirs."""
     layers = {name: array for name, array in weights.items() if "." in name}  # (N,in,out), (N,out)
     members, hidden = layers["namer.weight"].shape[:2]
     layers["valuer1.memory"], layers["valuer1.belief"] = np.split(layers.pop("valuer1.weight"), [hidden], axis=1)
@@ -250,15 +254,15 @@ def _as_one(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         layers[f"valuer2.{part}"] = layers[f"valuer2.{part}"] * weights["scale"] / members
     joined = {}
     for name, array in layers.items():
-        gates = 3 if ".gru_" in name else 1  # of each gate, that of all networks comes first
+        gates = 3 if ".gru_" in name else 1  # gates are outermost, members within
         if array.ndim == 2:  # a bias
-            said = name in ("namer.bias", "valuer2.bias")
-            joined[name] = array.sum(axis=0) if said else array.reshape(members, gates, -1).swapaxes(0, 1).ravel()
-        elif name in ("backbone.encoder1.weight", "valuer1.belief"):  # from what all are given
+            output = name in ("namer.bias", "valuer2.bias")
+            joined[name] = array.sum(axis=0) if output else array.reshape(members, gates, -1).swapaxes(0, 1).ravel()
+        elif name in ("backbone.encoder1.weight", "valuer1.belief"):  # from inputs that all members share
             joined[name] = np.concatenate([*array], axis=1)
-        elif name in ("namer.weight", "valuer2.weight"):  # to what all say
+        elif name in ("namer.weight", "valuer2.weight"):  # to outputs, which are summed
             joined[name] = np.concatenate([*array])
-        else:  # from each to itself
+        else:  # block-diagonal: from each member to itself
             blocks = np.zeros((members, array.shape[1], gates, members, array.shape[2] // gates), dtype=array.dtype)
             for n in range(members):
                 blocks[n, :, :, n] = array[n].reshape(array.shape[1], gates, -1)
@@ -266,6 +270,6 @@ def _as_one(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return joined
 
 
-def belief_size(groups: int, own: int, hidden: int, heads: int) -> int:
-    """The numbers in a belief."""
-    return 2 * groups + own * hidden + 2 * heads
+def belief_parts(groups: int, own: int, hidden: int, heads: int) -> BeliefParts:
+    """Return the sizes of a belief: `own` agents of the ego with `hidden` numbers of memory each."""
+    return BeliefParts(groups, groups, own * hidden, heads, heads)

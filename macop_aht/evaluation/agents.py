@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from macop_aht import paths
-from macop_aht.deploy.runtime import bundle_folder, bundle_manifest
+from macop_aht.deploy.files import bundle_folder, bundle_manifest
 from macop_aht.episodes.matches import Ego
 from macop_aht.episodes.runner import Lockstep
 from macop_aht.evaluation.bundles import Bundle
@@ -33,12 +33,12 @@ ALLOWED = (
 
 def scenario_of(texts: Sequence[str]) -> str:
     """Return the scenario that these agents play, by the first bundle among them. Raises ValueError where none is one."""
-    told = [manifest["scenario"] for manifest in map(bundle_manifest, texts) if manifest]
+    told = [manifest.scenario for manifest in map(bundle_manifest, texts) if manifest]
     if not told:
         raise ValueError(
             f"{', '.join(texts)}: not a bundle, so the scenario is unknown; name it, such as --scenario LBF4"
         )
-    return str(told[0])
+    return told[0]
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ def load_agents(
         if manifest is None:
             agents.append(Agent(text, load_agent(text, world, scenario), number))
             continue
-        if manifest["scenario"] != scenario:
-            raise ValueError(f"the bundle {text} plays {manifest['scenario']}; give --scenario {manifest['scenario']}")
+        if manifest.scenario != scenario:
+            raise ValueError(f"the bundle {text} plays {manifest.scenario}; give --scenario {manifest.scenario}")
         bundle = Bundle(bundle_folder(text), options.selector, options.budget)
         bundle.agent(1)  # damaged files and unknown selectors fail before anything is played
-        learner = "ppo" if manifest["method"] == "ppo" else "q"
-        agents.append(Agent(text, bundle, manifest["seed"], manifest["method"], learner))
+        learner = "ppo" if manifest.method == "ppo" else "q"
+        agents.append(Agent(text, bundle, manifest.seed, manifest.method, learner))
     if len({agent.seed for agent in agents}) < len(agents):
         raise ValueError(
             f"agents {', '.join(texts)} come from the seeds {[agent.seed for agent in agents]}; give one of each seed"

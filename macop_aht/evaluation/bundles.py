@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from macop_aht.deploy.files import read_manifest
+from macop_aht.deploy.manifest import RunGroups
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import play
 from macop_aht.episodes.runner import Episodes, Lockstep, Seats
@@ -58,16 +59,16 @@ class Bundle:
     @property
     def met(self) -> set[str]:
         """Return the hashes of the zoo's files that hold groups of its run."""
-        return {digest for files in self._company.get("sha256", {}).values() for digest in files}
+        return {digest for files in self._groups.sha256.values() for digest in files}
 
     @property
     def generator(self) -> str:
         """Return the generator of these groups, as zoo cards name it."""
-        return self._company.get("generator", "")
+        return self._groups.generator
 
     @property
-    def _company(self) -> dict[str, Any]:
-        return json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")).get("company", {})
+    def _groups(self) -> RunGroups:
+        return read_manifest(self.folder).groups or RunGroups("", (), {})
 
     def meet(
         self, world: World, teammates: Sequence[Policy], seed: int

@@ -1,4 +1,7 @@
-"""An ego as an ONNX graph, all its heads in one pass, and the run's ego out of such a graph again."""
+"""The ego as an ONNX graph with all its heads, and the weights of the run's ego read back from such a graph.
+
+The weights of a generalist head are called `common` in the files, as they were in the first bundles.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ LATER_LAYERS = ("encoder2", "gru_input", "gru_hidden")  # of a backbone; the fir
 
 
 def ego_graph(
-    weights: Mapping[str, np.ndarray], actions: int, agents: int, common: Mapping[str, np.ndarray] | None = None
+    weights: Mapping[str, np.ndarray], actions: int, agents: int, generalist: Mapping[str, np.ndarray] | None = None
 ) -> Graph:
-    """The graph of an ego from its weights by name, as `learner.networks.weights` gives them.
+    """Return the graph of an ego with these weights, by name as `learner.networks.weights` gives them.
 
-    `common` are those of another ego, whose only head comes behind the others, and its memory behind theirs. In the graph the P
-    backbones are a stack: they share nothing but the computation.
+    `generalist` are the weights of another ego with one head: that head becomes the last one, and its memory follows the first
+    ego's in `memory`. The two backbones stay independent; as a stack, (P,…), they are computed together.
     """
-    add, egos = Builder(), [weights, common] if common else [weights]
+    add, egos = Builder(), [weights, generalist] if generalist else [weights]
     inputs, inner = weights["backbone.encoder1.weight"].shape[1:]
     stored = _stored(egos, actions, agents)
     heads, hidden = len(stored["heads.head2.weight"]), len(egos) * inner
@@ -31,7 +34,7 @@ def ego_graph(
     memory = add("Transpose", add("Reshape", "memory", "apart"), perm=[1, 0, 2])  # (P,N,H)
     memory = add("Transpose", graphs.lean_backbone(add, layer, memory), perm=[1, 0, 2])
     memory = add("Reshape", memory, "together", output="next_memory")
-    if common:
+    if generalist:
         own, other = add.split(memory, "halves", 2)
         rows = add("Concat", layer("heads.head1", own), layer("common.head1", other), axis=-1)
     else:
@@ -39,7 +42,7 @@ def ego_graph(
     each = add("Transpose", add("Reshape", add("Relu", rows), "by_head"), perm=[1, 0, 2])  # (K,N,H)
     add("Transpose", layer("heads.head2", each), output="q", perm=[1, 0, 2])
     shapes = {"apart": [0, len(egos), inner], "together": [0, hidden], "by_head": [0, heads, inner]}
-    shapes |= {"halves": [inner, inner]} if common else {}
+    shapes |= {"halves": [inner, inner]} if generalist else {}
     stored |= {name: np.array(shape, dtype=np.int64) for name, shape in shapes.items()}
     asked = [
         Tensor("obs", np.float32, ("N", inputs - actions - agents)),
@@ -52,7 +55,7 @@ def ego_graph(
 
 
 def _stored(egos: Sequence[Mapping[str, np.ndarray]], actions: int, agents: int) -> dict[str, np.ndarray]:
-    """The weights as the graph has them: the backbones and the heads' second layers as stacks, the first layers as wide ones."""
+    """Return the weights as the graph has them: backbones and second head layers as stacks, first head layers side by side."""
     names = [name for name in egos[0] if name.startswith("backbone.")]
     stored = graphs.lean_weights({name: np.concatenate([ego[name] for ego in egos]) for name in names}, actions, agents)
     for place, ego in zip(("heads", "common"), egos, strict=False):
@@ -65,7 +68,10 @@ def _stored(egos: Sequence[Mapping[str, np.ndarray]], actions: int, agents: int)
 
 
 def run_weights(graph: Graph) -> dict[str, np.ndarray]:
-    """The weights of the run's own ego, without a common head, by name as `learner.networks.weights` gives them."""
+    """Return the weights of the run's ego, without a generalist head, by name as `learner.networks.weights` gives them.
+
+    Raise `FormatError` where an earlier version wrote the graph with another layout.
+    """
     stored = graph.weights
     if "apart" not in stored:
         raise FormatError("the agent's graph is laid out as an earlier version wrote it; export the run itself")

@@ -1,31 +1,33 @@
-"""Who is it that we play with, and what would each head get? A recogniser, trained when all groups are known, and its belief.
+"""The recogniser: which group are the teammates, and what would each head return with them?
 
-The recogniser is the agent network's backbone, on what our agents see and do themselves, with two things on top: a layer that
-names the group, and two that say what every head would return if it were played from here on. There are a few of it, which
-learn from the same and differ in what they began with; they are heard together. It learns from episodes of the ego with any
-group, in which the ego may change its head at any moment until it settles on one, and the teammates sometimes change too. Its
-memory lasts an episode. What is carried over to the next one is the belief: what was believed in the end is what is believed
-before anything is seen, and it leaks towards not knowing with every step.
+The recogniser is an ensemble of small recurrent networks whose outputs are averaged. Each has the backbone of the agent
+network, on what the ego's agents see and do, and two outputs: the log-probability of every group (the evidence), and the
+return that every head would get if it were played from here on. A zero-shot selector uses it at every step:
 
-    belief = softmax(prior + evidence)        evidence: what the recogniser makes of this episode
-    prior  = log((1 - leak) b + leak / G)     b: the prior a step ago; when an episode begins, the belief a step ago
-    value  = belief @ returns + correction    returns: measured from the first step on; correction: learnt, from memory and belief
-    head   = argmax (value + hold - tired)    hold: something for the head that is being played
-                                              tired: a little for every step that a head has been played in this episode;
-                                              a common head never tires
+    belief = softmax(prior + evidence)           evidence: of this episode, from the recogniser's memory
+    prior  = log((1 - leak) b + leak / G)        b: the prior of the last step; at the start of an episode the last belief
+    value  = belief @ returns + correction       returns: measured, of every head with every group, from the first step on
+                                                 correction: learnt, from the memory and the belief
+    head   = argmax(value + margin - penalty)    margin: a bonus for the active head
+                                                 penalty: grows with the steps that a head has been active in this episode
 
-Values are not exact: where two are close, heads would take turns from step to step and get nowhere, hence the hold. Where two
-agents stand in each other's way, they would stand there for good, hence the tiring. One of the heads may be a common one (see
-`common_head`), which is played until it is clear that another is better. The correction is what makes a head's
-value depend on where the others have left it. It also serves with teammates that are none of the groups: what a head gets
-where things stand like this may be known where the name of the group is not. For the sake of such teammates the ego's own
-heads are among the groups: each is another way of acting as a group that it was trained with.
+The memory lasts one episode. The belief is carried over to the next one, and the leak moves it towards the uniform
+distribution, so that a change of teammates is noticed.
+
+- The *margin* keeps two heads of about the same value from taking turns at every step, which gets nowhere.
+- The *penalty* breaks deadlocks, in which two agents stand in each other's way. A generalist head has none: it reacts by itself.
+- The *correction* makes the value of a head depend on the present situation. It also serves with teammates that are in
+  none of the groups: what a head returns in a situation may be known where the group is not.
+
+The recogniser is trained on episodes of the ego with all groups and with synthetic groups (see `synthetic`). The ego
+changes its head at random moments until it settles on one; the return of the episode is a sample of that head's value from
+then on. In some episodes the teammate is swapped mid-episode.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -33,53 +35,53 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.deploy.selectors import belief_size
-from macop_aht.export.generalist import CommonHeadConfig
-from macop_aht.export.synthetic import Changes, attendance
+from macop_aht.deploy.manifest import BeliefParts
+from macop_aht.deploy.selectors import belief_parts
+from macop_aht.export.synthetic import Swaps, environments
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
 from macop_aht.learner.rollout import Exploration, Rollout, Seating
 from macop_aht.learner.update import clip_per_member
 from macop_aht.scenarios.spec import World
 
-NEW_HEAD = 0.2  # the chance that the ego changes its head in a step, in those episodes in which it does
+NEW_HEAD = 0.2  # the probability of another head in a step, in episodes in which the ego changes its head at random
 FROM_THE_START = 0.25  # share of the episodes in which the ego settles on a head in the first step
-LATEST = 2 / 3  # of the longest episode: it settles in this part of it, or not at all
-ROUNDS = 16  # of episodes that are kept to be learnt from again
-CLIP = 1.0  # norm of a gradient, per network
+LATEST = 2 / 3  # of the longest episode: the ego settles before this step, or the episode is over
+ROUNDS = 16  # the number of rounds of episodes in the replay buffer
+GRADIENT_NORM = 1.0  # the largest, per network
 
 
 @dataclass(frozen=True)
 class RecogniserConfig:
-    """How long it learns, and how fast it forgets."""
+    """How the recogniser is trained, and how the zero-shot selector uses it."""
 
-    steps: int = setting(1_500_000, "steps of the ego with its groups, for the recogniser to learn from")
-    members: int = setting(2, "networks that learn it and are heard together")
-    batch: int = setting(1_024, "steps in an update, about; episodes are whole")
-    lr: float = setting(2e-3, "of Adam at first; it goes down to nothing")
-    leak: float = setting(0.05, "share of the carried-over belief that is lost in a step")
-    hold: float = setting(0.5, "standard deviations of the returns by which another head must be better to take over")
-    tire: float = setting(
-        1.0, "standard deviations of the returns that a head of the run loses if it is played for a whole episode"
+    steps: int = setting(1_500_000, "number of environment steps to train on (default: 1500000)")
+    members: int = setting(2, "number of networks in the ensemble (default: 2)")
+    batch: int = setting(1_024, "number of steps in an update, about, since episodes are whole (default: 1024)")
+    learning_rate: float = setting(2e-3, "learning rate of Adam at the start; it falls to 0 linearly (default: 0.002)")
+    leak: float = setting(0.05, "share of the carried-over belief that is forgotten in a step, in 0..1 (default: 0.05)")
+    margin: float = setting(
+        0.5,
+        "by how much another head must be better to become active, in standard deviations of the returns (default: 0.5)",
     )
-    passes: int = setting(3, "times that an episode is learnt from")
-    switches: float = setting(0.3, "share of the episodes in which others take over")
-    noise: float = setting(0.3, "chance of a random action of the teammates, in half of the episodes")
-    test_episodes: int = setting(64, "greedy episodes behind every figure in the bundle")
-    tier_episodes: int = setting(
-        32, "episodes with each teammate of the zoo's test and each script, for the card; 0: none"
+    penalty: float = setting(
+        1.0,
+        "what a run's head loses by being active for a whole episode, in standard deviations of the returns (default: 1.0)",
     )
-    plot: bool = setting(True, "whether the card has a figure; it needs matplotlib")
-    common: CommonHeadConfig = field(default_factory=CommonHeadConfig)
+    passes: int = setting(3, "number of times an episode is trained on, on average (default: 3)")
+    swaps: float = setting(0.3, "share of the episodes in which the teammate is swapped mid-episode (default: 0.3)")
+    noise: float = setting(
+        0.3, "probability of a random action of the teammates, in half of the episodes (default: 0.3)"
+    )
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "members", "passes", "batch", "test_episodes")
-        at_least(self, 0, "lr", "hold", "tire", "tier_episodes")
-        within(self, 0, 1, "leak", "switches", "noise")
+        at_least(self, 1, "steps", "members", "passes", "batch")
+        at_least(self, 0, "learning_rate", "margin", "penalty")
+        within(self, 0, 1, "leak", "swaps", "noise")
 
 
 class Recogniser(nn.Module):
-    """Names the group and values the heads: each agent of ours by itself, in each of N networks, and all together by the mean."""
+    """An ensemble of N networks that names the group and values the heads; the outputs of all agents and members are averaged."""
 
     def __init__(
         self,
@@ -88,11 +90,11 @@ class Recogniser(nn.Module):
         config: RecogniserConfig,
         limit: int,
         generator: torch.Generator | None = None,
-        common: bool = False,
+        generalist: bool = False,
     ) -> None:
         """`returns` (K,G) are those of every head with every group; `limit` is the longest episode.
 
-        A common head, if there is one, is the last. It finds out by itself when something else is to be tried: it never tires.
+        A generalist head, if there is one, is the last; it pays no penalty.
         """
         super().__init__()
         self.shape, self.members = shape, config.members
@@ -103,52 +105,51 @@ class Recogniser(nn.Module):
         self.valuer2 = Linear(self.members, shape.hidden, self.n_heads, generator)
         scale = float(returns.std()) or 1.0
         self.returns: Tensor
-        self.scale: Tensor  # a correction of 1 is so much return
+        self.scale: Tensor  # the return that a correction of 1 stands for
         self.leak: Tensor
-        self.hold: Tensor  # in units of return
-        self.tire: Tensor  # the same of each head, in a step
+        self.margin: Tensor  # in units of return
+        self.penalty: Tensor  # the same, for each head and step
         self.register_buffer("returns", torch.from_numpy(returns.T.astype(np.float32)))
         self.register_buffer("scale", torch.tensor(scale))
         self.register_buffer("leak", torch.tensor(config.leak))
-        self.register_buffer("hold", torch.tensor(scale * config.hold))
-        tiring = torch.arange(self.n_heads) < self.n_heads - common
-        self.register_buffer("tire", scale * config.tire / limit * tiring)
+        self.register_buffer("margin", torch.tensor(scale * config.margin))
+        penalised = torch.arange(self.n_heads) < self.n_heads - generalist
+        self.register_buffer("penalty", scale * config.penalty / limit * penalised)
 
-    def belief_size(self, own: int) -> int:
-        """The numbers in a belief, with so many agents of ours."""
-        return belief_size(self.groups, own, self.members * self.shape.hidden, self.n_heads)
+    def belief(self, own: int) -> BeliefParts:
+        """Return the sizes of a belief of `own` agents of the ego."""
+        return belief_parts(self.groups, own, self.members * self.shape.hidden, self.n_heads)
 
     def forward(self, inputs: Tensor, probability: Tensor, counts: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Whole episodes in packed form: (M,m,in), belief (M,G) -> log-probabilities of the groups (N,M,G), values (N,M,K)."""
+        """Return the groups' log-probabilities (N,M,G) and the heads' values (N,M,K) for packed episodes, (M,m,in) (M,G)."""
         own = inputs.shape[1]
         memory = self.backbone(self._to_all(inputs.flatten(0, 1)), [count * own for count in counts])
         memory = memory.unflatten(1, (-1, own))
         return self._named(memory).log_softmax(dim=-1), self._values(memory, probability)
 
     def _to_all(self, rows: Tensor) -> Tensor:
-        """(R,…) -> (N,R,…)."""
+        """Return the rows once for every member: (R,…) -> (N,R,…)."""
         return rows.expand(self.members, *rows.shape)
 
     def _named(self, memory: Tensor) -> Tensor:
-        """What each network says of the groups: (N,B,m,H) -> (N,B,G)."""
+        """Return each member's logits of the groups: (N,B,m,H) -> (N,B,G)."""
         return self.namer(memory.flatten(1, 2)).unflatten(1, memory.shape[1:3]).mean(dim=2)
 
     def _values(self, memory: Tensor, probability: Tensor) -> Tensor:
-        """The return that is expected of each head, if it is played from here on: (N,B,m,H) (B,G) -> (N,B,K)."""
+        """Return the expected return of each head, if it is played from here on: (N,B,m,H) (B,G) -> (N,B,K)."""
         believed = probability[:, None].expand(*memory.shape[:3], -1)
-        told = torch.cat([memory, believed], dim=-1)
-        hidden = torch.relu(self.valuer1(told.flatten(1, 2)))
+        inputs = torch.cat([memory, believed], dim=-1)
+        hidden = torch.relu(self.valuer1(inputs.flatten(1, 2)))
         correction = self.valuer2(hidden).unflatten(1, memory.shape[1:3]).mean(dim=2)
         return probability @ self.returns + self.scale * correction
 
     def step(self, obs: Tensor, last_action: Tensor, agent: Tensor, belief: Tensor) -> tuple[Tensor, ...]:
-        """What `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S).
+        """Do what `selectors.zero_shot` does: (B,m,D) (B,m) (B,m) (B,S) -> values (B,K), probability (B,G), belief (B,S).
 
-        The values are those that the head is chosen by: with the hold, and less what heads have tired by.
+        The head of the highest value is played: the values include the margin and the penalty.
         """
-        own, width = obs.shape[1], self.members * self.shape.hidden
-        parts = [self.groups, self.groups, own * width, self.n_heads, self.n_heads]
-        prior, evidence, memory, held, spent = belief.split(parts, dim=-1)
+        own = obs.shape[1]
+        prior, evidence, memory, margin, penalty = belief.split([*asdict(self.belief(own)).values()], dim=-1)
         first = last_action.amax(dim=1, keepdim=True) < 0
         prior = torch.where(first, prior + evidence, prior).softmax(dim=-1)
         prior = ((1 - self.leak) * prior + self.leak / self.groups).log()
@@ -157,15 +158,16 @@ class Recogniser(nn.Module):
         memory = self.backbone.step(self._to_all(inputs), memory).unflatten(1, (-1, own))  # (N,B,m,H)
         evidence = self._named(memory).mean(dim=0).log_softmax(dim=-1)
         probability = (prior + evidence).softmax(dim=-1)
-        spent = torch.where(first, 0.0, spent)
-        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, held) - spent
-        played = nn.functional.one_hot(values.argmax(dim=-1), self.n_heads)
-        told = [prior, evidence, memory.movedim(0, 2).flatten(1), self.hold * played, spent + self.tire * played]
-        return values, probability, torch.cat(told, dim=-1)
+        penalty = torch.where(first, 0.0, penalty)
+        values = self._values(memory, probability).mean(dim=0) + torch.where(first, 0.0, margin) - penalty
+        active = nn.functional.one_hot(values.argmax(dim=-1), self.n_heads)
+        flat = memory.movedim(0, 2).flatten(1)
+        parts = [prior, evidence, flat, self.margin * active, penalty + self.penalty * active]
+        return values, probability, torch.cat(parts, dim=-1)
 
 
-class Moments(NamedTuple):
-    """Steps of episodes, one behind the other in packed form: see `recurrence`."""
+class Steps(NamedTuple):
+    """Steps of episodes in packed form: see `recurrence`."""
 
     obs: Tensor  # (M,m,D)
     last_action: Tensor  # (M,m)
@@ -178,20 +180,20 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Histories:
-    """Episodes as our agents have seen them, who was there, and what came of it."""
+class Episodes:
+    """A round of episodes, one in every environment, as the ego's agents have seen them."""
 
     obs: np.ndarray  # (T,B,m,D)
     last_action: np.ndarray  # (T,B,m)
     group: np.ndarray  # (T,B)
-    probability: np.ndarray  # (T,B,G) as it was believed then
-    head: np.ndarray  # (T,B) that was played
-    settled: np.ndarray  # (T,B) bool: it was played to the end
+    probability: np.ndarray  # (T,B,G) the belief of that time
+    head: np.ndarray  # (T,B) the active one
+    settled: np.ndarray  # (T,B) bool: the head stays active to the end
     result: np.ndarray  # (B,) the return
     length: np.ndarray  # (B,)
 
-    def pack(self, chosen: np.ndarray) -> Moments:
-        """Some of the episodes."""
+    def pack(self, chosen: np.ndarray) -> Steps:
+        """Return the steps of some of the episodes."""
         (step, episode), counts = packing(self.length[chosen])
         at = step, chosen[episode]
         obs, last, group, probability, head, settled = (
@@ -199,52 +201,53 @@ class Histories:
             for array in (self.obs, self.last_action, self.group, self.probability, self.head, self.settled)
         )
         result = torch.from_numpy(self.result[at[1]])
-        return Moments(obs, last, group, probability, head, settled, result, counts)
+        return Steps(obs, last, group, probability, head, settled, result, counts)
 
 
-class Meetings:
-    """The ego with all groups; who meets whom changes now and then, and in mid-episode.
+class Collector:
+    """Plays the ego with all groups, to record episodes for the recogniser.
 
-    In half of the episodes the ego plays as it will, by what the recogniser makes of it so far, its belief fresh or carried over.
-    In the others it plays any head, or one after the other. At some step it settles on a head, the one that the recogniser values
-    most or any: what the episode returns is the value of that head from there on.
+    In half of the episodes the ego plays the heads that the recogniser values most so far, with a fresh belief or one that
+    is carried over. In the others it plays a random head, or one random head after the other. At some step it settles on a
+    head, the one that the recogniser values most or a random one: the return of the episode is a sample of that head's
+    value from there on.
     """
 
     def __init__(
-        self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int, heads: int = 0
+        self, world: World, ego: Ego, groups: Stack, config: RecogniserConfig, seed: int, synthetic: int = 0
     ) -> None:
-        """The last `heads` of the groups are the ego's own, and met less often."""
-        self.group = attendance(world, groups.population, heads)  # (B,) who is in each environment
+        """The last `synthetic` of the groups are the ego's own heads, and are met less often."""
+        self.group = environments(world, groups.population, synthetic)  # (B,) in each environment
         pairs = np.stack([np.zeros_like(self.group), self.group], axis=1)
         seating = Seating.cross_play(ego, groups, pairs, 1, world.controllable)
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
         self._world, self._heads, self._config = world, ego.n_heads, config
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
         width = config.members * Shape.of(world).hidden
-        size = belief_size(groups.population, world.controllable, width, ego.n_heads)
-        self._belief = torch.zeros(len(self.group), size)
+        parts = belief_parts(groups.population, world.controllable, width, ego.n_heads)
+        self._belief = torch.zeros(len(self.group), parts.size)
         self._rng = np.random.default_rng([seed, 1])
 
-    def play(self, recogniser: Recogniser) -> Histories:
-        """An episode in every environment."""
+    def play(self, recogniser: Recogniser) -> Episodes:
+        """Play an episode in every environment."""
         rollout, world, rng, size = self._rollout, self._world, self._rng, len(self.group)
         everywhere, theirs = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) >= world.controllable
         guided, restless, trusting, noisy, forgetful = rng.random((5, size)) < 0.5
         settle = rng.integers(0, max(int(LATEST * world.limit), 1), size) * (rng.random(size) > FROM_THE_START)
-        swaps = Changes(everywhere, self._config.switches, world.limit, rng)
+        swaps = Swaps(everywhere, self._config.swaps, world.limit, rng)
         exploration = Exploration(self._config.noise * noisy[:, None] * theirs)
         rollout.begin(everywhere)
         self._belief[torch.from_numpy(forgetful)] = 0.0
         head, running = rng.integers(0, self._heads, size), everywhere.copy()
-        result, length, moments = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.int64), []
+        result, length, steps = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.int64), []
         for step in range(world.limit):
             obs, last = (array[:, ~theirs].copy() for array in (rollout.batch.obs, rollout.last_action))
-            best, probability = self._look(recogniser, obs, last, running)
+            best, probability = self._recognise(recogniser, obs, last, running)
             settling, free = step == settle, step < settle
             follows = free & guided | settling & trusting
             changes = free & ~guided & restless & (rng.random(size) < NEW_HEAD) | settling & ~trusting
             head = np.where(follows, best, np.where(changes, rng.integers(0, self._heads, size), head))
-            moments.append((obs, last, self.group.copy(), probability, head, ~free))
+            steps.append((obs, last, self.group.copy(), probability, head, ~free))
             length += running
             rollout.reseat(everywhere, head)
             rollout.act(exploration)
@@ -254,14 +257,14 @@ class Meetings:
             if not running.any():
                 break
             swaps.make(rollout, self.group, step + 1)
-        seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*moments, strict=True))
-        return Histories(seen, acted, group, believed, played, settled, result, length)
+        seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*steps, strict=True))
+        return Episodes(seen, acted, group, believed, played, settled, result, length)
 
     @torch.no_grad()
-    def _look(
+    def _recognise(
         self, recogniser: Recogniser, obs: np.ndarray, last_action: np.ndarray, running: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The heads that zero-shot would play, and its belief: (B,) (B,G). Where an episode has ended, it stays as it was."""
+        """Return zero-shot's heads (B,) and belief (B,G). The belief stays as it is where an episode has ended."""
         inputs = torch.from_numpy(obs), torch.from_numpy(last_action), self._agent
         values, probability, belief = recogniser.step(*inputs, self._belief)
         self._belief = torch.where(torch.from_numpy(running).unsqueeze(-1), belief, self._belief)
@@ -269,42 +272,44 @@ class Meetings:
 
 
 def train(
-    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int, heads: int = 0
+    world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: RecogniserConfig, seed: int, synthetic: int = 0
 ) -> Recogniser:
-    """A recogniser of these groups for this ego, whose heads get `returns` (K,G) with them; the same for the same seed.
+    """Return a recogniser of these groups for this ego; it is the same for the same seed.
 
-    The last `heads` of the groups are the ego's own: see `company`.
+    `returns` (K,G) are those of the ego's heads with the groups. The last `synthetic` of the groups are the heads of the run: see
+    `with_synthetic`. Where the ego has one head more, that is a generalist head.
     """
     generator = torch.Generator().manual_seed(seed)
-    recogniser = Recogniser(Shape.of(world), returns, config, world.limit, generator, common=0 < heads < ego.n_heads)
+    generalist = 0 < synthetic < ego.n_heads
+    recogniser = Recogniser(Shape.of(world), returns, config, world.limit, generator, generalist)
     parameters = [*recogniser.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=config.lr)
-    meetings, rng, done = Meetings(world, ego, groups, config, seed, heads), np.random.default_rng([seed, 2]), 0
-    rounds: deque[Histories] = deque(maxlen=ROUNDS)
+    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate)
+    collector, rng, done = Collector(world, ego, groups, config, seed, synthetic), np.random.default_rng([seed, 2]), 0
+    rounds: deque[Episodes] = deque(maxlen=ROUNDS)
     while done < config.steps:
-        optimiser.param_groups[0]["lr"] = config.lr * (1 - done / config.steps)
-        rounds.append(meetings.play(recogniser))
+        optimiser.param_groups[0]["lr"] = config.learning_rate * (1 - done / config.steps)
+        rounds.append(collector.play(recogniser))
         done += int(rounds[-1].length.sum())
-        for histories in [rounds[-1], *(rounds[k] for k in rng.integers(0, len(rounds), config.passes - 1))]:
-            for chosen in _batches(histories.length, config.batch, rng):
+        for episodes in [rounds[-1], *(rounds[k] for k in rng.integers(0, len(rounds), config.passes - 1))]:
+            for chosen in _batches(episodes.length, config.batch, rng):
                 optimiser.zero_grad()
-                _loss(recogniser, histories.pack(chosen)).sum().backward()
-                clip_per_member(parameters, CLIP)
+                _loss(recogniser, episodes.pack(chosen)).sum().backward()
+                clip_per_member(parameters, GRADIENT_NORM)
                 optimiser.step()
     return recogniser
 
 
-def _loss(recogniser: Recogniser, moments: Moments) -> Tensor:
-    """Of the names at every step, and of the values of the heads that were played to the end: (N,)."""
-    agent = torch.arange(moments.last_action.shape[1]).expand_as(moments.last_action)
-    inputs = encode(recogniser.shape, moments.obs, moments.last_action, agent)
-    named, values = recogniser(inputs, moments.probability, moments.counts)
-    rows = torch.arange(len(moments.group))
-    off = (values[:, rows, moments.head] - moments.result) / recogniser.scale
-    valued = (off.square() * moments.settled).sum(dim=1) / moments.settled.sum().clamp(min=1)
-    return valued - named[:, rows, moments.group].mean(dim=1)
+def _loss(recogniser: Recogniser, steps: Steps) -> Tensor:
+    """Return each member's loss, (N,): of the group at every step, and of the value of the head that the ego has settled on."""
+    agent = torch.arange(steps.last_action.shape[1]).expand_as(steps.last_action)
+    inputs = encode(recogniser.shape, steps.obs, steps.last_action, agent)
+    named, values = recogniser(inputs, steps.probability, steps.counts)
+    rows = torch.arange(len(steps.group))
+    off = (values[:, rows, steps.head] - steps.result) / recogniser.scale
+    valued = (off.square() * steps.settled).sum(dim=1) / steps.settled.sum().clamp(min=1)
+    return valued - named[:, rows, steps.group].mean(dim=1)
 
 
 def _batches(length: np.ndarray, steps: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """All episodes, of these lengths, in parts of about so many steps."""
+    """Return all episodes, of these lengths, in random parts of about so many steps."""
     return np.array_split(rng.permutation(len(length)), min(-(-int(length.sum()) // steps), len(length)))

@@ -1,8 +1,8 @@
-"""Whom the recogniser and the common head learn with: the groups of the run, and the ego's own heads in the teammates' place.
+"""The teammates that the recogniser and the generalist head are trained with.
 
-The heads are groups that never were, each another way of acting as one that the ego was trained with: they are there for the sake
-of teammates who are none of the run's groups. In some episodes two environments' teammates change places, for the sake of those
-who become others in mid-episode.
+They are the groups of the run and, as synthetic groups, the ego's own heads in the teammates' seats. Each head acts in a way that
+the ego was trained with, so the synthetic groups stand for teammates who are in none of the run's groups. In some episodes the
+teammate is swapped mid-episode: two environments exchange theirs.
 """
 
 from __future__ import annotations
@@ -13,36 +13,39 @@ from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.rollout import Rollout
 from macop_aht.scenarios.spec import World
 
-AT_ONCE = 12_800  # steps of the longest episodes that are played in lockstep
-ENVIRONMENTS = (64, 512)  # in lockstep, at least and about at most; as many for each group
-OFTEN = 3  # times as many episodes with a group of the run as with a head in the teammates' place
+STEPS = 12_800  # about so many steps in a round, where all episodes are of the longest length
+ENVIRONMENTS = (64, 512)  # the smallest and about the largest number of environments in lockstep
+RATIO = 3  # environments with a group of the run for one with a synthetic group
 
 
-def company(ego: Ego, groups: Stack) -> Stack:
-    """The groups that the ego met, and behind them its own heads."""
+def with_synthetic(ego: Ego, groups: Stack) -> Stack:
+    """Return the groups of a run, followed by the ego's heads as synthetic groups."""
     return Stack.gather([(stack, k) for stack in (groups, ego.apart()) for k in range(stack.population)])
 
 
-def attendance(world: World, groups: int, heads: int) -> np.ndarray:
-    """Who is in each of the environments that are played in lockstep: (B,). The last `heads` of the groups are the ego's own."""
-    met = groups - heads
-    who = [*range(met)] * (OFTEN if heads else 1) + [*range(met, groups)]
-    copies = -(-int(np.clip(AT_ONCE // world.limit, *ENVIRONMENTS)) // len(who))
+def environments(world: World, groups: int, synthetic: int) -> np.ndarray:
+    """Return the group in each of the environments that are played in lockstep, (B,).
+
+    The last `synthetic` of the groups are synthetic, and are in fewer environments.
+    """
+    real = groups - synthetic
+    who = [*range(real)] * (RATIO if synthetic else 1) + [*range(real, groups)]
+    copies = -(-int(np.clip(STEPS // world.limit, *ENVIRONMENTS)) // len(who))
     return np.repeat(who, copies)
 
 
-class Changes:
-    """In some episodes of a round others take over: two environments' teammates change places, once, in the first half."""
+class Swaps:
+    """Swapped teammates: in some episodes two environments exchange theirs, once, in the first half."""
 
-    def __init__(self, able: np.ndarray, share: float, limit: int, rng: np.random.Generator) -> None:
-        """In that share of the environments that are `able`, (B,) bool; `limit` is the longest episode."""
-        drawn = rng.permutation(np.flatnonzero(able))
+    def __init__(self, allowed: np.ndarray, share: float, limit: int, rng: np.random.Generator) -> None:
+        """Draw pairs and steps, for a share of the environments that are `allowed`, (B,); `limit` is the longest episode."""
+        drawn = rng.permutation(np.flatnonzero(allowed))
         pairs = round(share * len(drawn) / 2)
         self._here, self._there = drawn[: 2 * pairs].reshape(2, pairs)
         self._step = rng.integers(1, max(limit // 2, 1) + 1, pairs)
 
     def make(self, rollout: Rollout, group: np.ndarray, step: int) -> None:
-        """Those that are due after so many steps; `group` (B,) is who is where."""
+        """Make the swaps that are due after so many steps, in the rollout and in `group`, (B,)."""
         due = self._step == step
         if due.any():
             here, there, to = self._here[due], self._there[due], np.arange(len(group))

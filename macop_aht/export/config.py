@@ -1,0 +1,26 @@
+"""The settings of an export: what is measured for the card, and how the two networks are trained that every bundle gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from macop_aht.config import at_least, setting
+from macop_aht.export.generalist import GeneralistConfig
+from macop_aht.export.recogniser import RecogniserConfig
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """The settings of `macop export`."""
+
+    test_episodes: int = setting(64, "number of greedy episodes behind every figure in the bundle (default: 64)")
+    tier_episodes: int = setting(
+        32, "number of episodes with each test group of the zoo and each script, for the card; 0: none (default: 32)"
+    )
+    plot: bool = setting(True, "whether the card has a figure, which needs matplotlib (default: yes)")
+    recogniser: RecogniserConfig = field(default_factory=RecogniserConfig)
+    generalist: GeneralistConfig = field(default_factory=GeneralistConfig)
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "test_episodes")
+        at_least(self, 0, "tier_episodes")
