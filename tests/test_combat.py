@@ -650,6 +650,16 @@ def test_observation_and_state_by_hand() -> None:
     np.testing.assert_allclose(batch.global_state()[0], allies + enemies + last, atol=1e-6)
 
 
+@pytest.mark.parametrize(("distance", "seen"), [(9.0, True), (9.01, False)])
+def test_units_at_exactly_the_sight_range_are_seen(distance: float, seen: bool) -> None:
+    # An enemy to the east and the partner to the north, both as far away as a marine sees.
+    batch = scene(SMAC1, {ALLY: (10, 16), PARTNER: (10, 16 + distance), ENEMY: (10 + distance, 16)})
+    batch.look()
+    enemy = [0, 1, 1, 0, 1] if seen else [0] * 5  # attackable, distance, dx, dy, health
+    partner = [1, 1, 0, 1, 1] if seen else [0] * 5  # visible, distance, dx, dy, health
+    assert batch.obs[0, ALLY].tolist() == [1, 1, 1, 1, *enemy, *[0] * 15, *partner, 1]
+
+
 def test_lower_index_of_two_equally_near() -> None:
     # Enemies 0 and 1 at 5 from the ally, to the east and at (3, 4); then two allies at 5 from an enemy.
     batch = scene(SMAC1, {ALLY: (10, 16), ENEMY + 1: (15, 16), ENEMY: (13, 20)})
