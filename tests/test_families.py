@@ -1,4 +1,4 @@
-"""Bad parameters are refused with the fix, good ones of any kind are taken, and scripts do what they say."""
+"""Bad parameters are refused with the fix, good ones of any type are accepted, and scripts do what they say."""
 
 import pickle
 from dataclasses import replace
@@ -148,7 +148,7 @@ def test_a_move_order_leads_two_units_at_most():
 
 
 def paths(world, name, episodes=50):
-    """The return and, at first and after every step, where the allies are and the enemies' health: (B,) (T,B,2,2) (T,B,M)."""
+    """Return the returns and, at first and after every step, allies' positions and the enemies' health: (B,) (T,B,2,2) (T,B,M)."""
     seen = []
 
     def look(batch, score):
