@@ -148,7 +148,7 @@ def test_a_move_order_leads_two_units_at_most():
 
 
 def paths(world, name, episodes=50):
-    """Return the returns and, at first and after every step, allies' positions and the enemies' health: (B,) (T,B,2,2) (T,B,M)."""
+    """Return returns, and at first and after every step positions of allies and health of enemies: (B,) (T,B,2,2) (T,B,M)."""
     seen = []
 
     def look(batch, score):
