@@ -1,8 +1,8 @@
-"""Whole runs of one commit beside those of another: best head, heads, coverage, compatibility, minutes.
+"""Do whole runs differ between two commits? Best head, heads, coverage, compatibility and minutes of both.
 
     python benchmarks/before_after.py COMMIT [--scenarios SMAC2 PP1] [--method macop] [--out FILE]
 
-"Before" is what macop.py had recorded at COMMIT, "after" what it has recorded now. Run macop.py first.
+"Before" is what macop.py recorded at COMMIT. "After" is what it has recorded now. Run macop.py first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORDS = RESULTS / "macop.jsonl"
 
 
 def earlier(commit: str) -> dict[Key, dict[str, Any]]:
-    """What was recorded in that commit."""
+    """Return the figures that were recorded in that commit."""
     place = RECORDS.resolve().relative_to(Path(__file__).resolve().parent.parent)
     command = ["git", "-C", str(Path(__file__).parent), "show", f"{commit}:{place.as_posix()}"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

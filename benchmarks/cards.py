@@ -1,4 +1,4 @@
-"""The cards of bundles, written anew: with every tier of teammates, by the files that are in them.
+"""Rewrite the cards of bundles, with all tiers of teammates. The bundles' files stay as they are.
 
 python benchmarks/cards.py [agents/macop/LBF4 …] [--episodes 32]
 """

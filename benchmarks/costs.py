@@ -1,11 +1,11 @@
-"""What training costs in every scenario, for `macop campaign --dry-run`: writes macop_aht/campaign/costs.toml.
+"""What does training cost in each scenario? The result is macop_aht/campaign/costs.toml, for `macop campaign --dry-run`.
 
     python benchmarks/costs.py [--scenarios LBF4 …] [--share 0.25] [--factors LBF4]
 
-Core-minutes of a million steps with an update per episode: of a population, and of the ego's lessons. Measured as process time
-over the first part of Macop's first population and of a lesson with one of its groups, preset `paper`. A method's factor says how
-much more than that its mutation, its population or its lessons take; it is measured over whole phases. Scenarios that are not
-measured stay as they are in the file.
+The unit is core-minutes per million steps with an update per episode, for a population and for the ego's lessons. It is
+measured as process time, over the first part of Macop's first population and of a lesson with one of its groups, with preset
+`paper`. A method's factor says how much more its mutation, population or lessons take. It is measured over whole phases.
+Scenarios that are not measured keep their lines in the file.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ TEACHERS: dict[str, Callable[[Setup[Any], Lesson], dict[str, Any]]] = {
 
 
 def minutes(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Process time, and what the work gives."""
+    """Return the process time of some work, in minutes, and its result."""
     began = time.process_time()
     result = work()
     return (time.process_time() - began) / 60, result
 
 
 def settings(scenario: str, method: str, share: float) -> Setup[Any]:
-    """A method with the paper's settings, and a share of Macop's steps in each phase."""
+    """Return a method's paper settings, with a share of Macop's steps in each phase."""
     usual = presets.macop("paper", scenario)
     fewer = replace(usual, teammate_steps=round(share * usual.teammate_steps), ego_steps=round(share * usual.ego_steps))
     config = configure(method, fewer)
@@ -64,12 +64,12 @@ def settings(scenario: str, method: str, share: float) -> Setup[Any]:
 
 
 def per_million(took: float, steps: int, ratio: float) -> float:
-    """Of a phase that took so many minutes, with an update per episode."""
+    """Return the minutes per million steps, with an update per episode, of a phase that took `took` minutes."""
     return took / steps * estimate.MILLION * ratio
 
 
 def of_scenario(scenario: str, share: float) -> tuple[dict[str, float], Teams]:
-    """A population and a lesson; gives the population too."""
+    """Return the costs of a population and of a lesson, and the population."""
     setup = settings(scenario, "macop", share)
     config = setup.config
     took, teams = minutes(lambda: macop.first_population(setup))
@@ -79,13 +79,13 @@ def of_scenario(scenario: str, share: float) -> tuple[dict[str, float], Teams]:
 
 
 def taught(setup: Setup[Any], teach: Callable[..., Any], group: Stack, memory: dict[str, Any]) -> tuple[float, Any]:
-    """A lesson with a group, by an ego that remembers something of those before."""
+    """Run a lesson with a group, for an ego that keeps something of earlier groups."""
     ego = fresh_ego(setup, 1, 0)
     return minutes(lambda: teach(setup, Lesson("", whole(ego), group, memory, seed=1)))
 
 
 def factors(scenario: str) -> dict[str, float]:
-    """Of every method, relative to the costs of the scenario."""
+    """Return the factor of every method, relative to the costs of the scenario."""
     share = 1.0
     costs, teams = of_scenario(scenario, share)
     setup = settings(scenario, "macop", share)
@@ -109,7 +109,7 @@ def factors(scenario: str) -> dict[str, float]:
 
 
 def of_ppo(steps: int = 40_000) -> float:
-    """Stable-Baselines3's PPO, whose steps and updates cost about the same everywhere."""
+    """Return the cost of Stable-Baselines3's PPO. Its steps and updates cost about the same in all scenarios."""
     setup = settings("LBF4", "ppo", 1.0)
     setup = setup._replace(config=replace(setup.config, steps=steps))
     mates = resolve("scripted:nearest", setup.world)

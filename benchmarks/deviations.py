@@ -1,9 +1,9 @@
-"""What each deviation does (docs/deviations.md): 1 and 3 to 5 in self-play, 5 to 7 and 10 in runs of Macop, 8 in hindsight.
+"""What does each deviation do (docs/deviations.md)? 1 and 3 to 5 in self-play, 5 to 7 and 10 in runs of Macop, 8 from decisions.
 
     python benchmarks/deviations.py [--scenarios LBF4 PP1 …] [--seeds 1] [--whole LBF4] [--finished] [--parallel 2] [--out FILE]
 
-Every variant gives up one of them; runs are shared with selfplay.py and macop.py and can be resumed. With `--finished`, variants
-that have not been run are left out. What becomes of ties (8) is read from the decisions of all runs of macop.py that are there.
+Each variant turns off one deviation. The runs are shared with selfplay.py and macop.py, and can be resumed. `--finished`
+leaves out variants that have not run. The effect on ties (8) is computed from the decisions of all runs of macop.py.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WHOLE = {
 def self_play(
     scenarios: list[str], seeds: int, work: Path, finished: bool, pool: ThreadPoolExecutor
 ) -> list[dict[str, Any]]:
-    """Every team's greedy return, for every variant, scenario and seed."""
+    """Return the greedy return of every team, for every variant, scenario and seed."""
     jobs = [
         (scenario, name, seed)
         for scenario in scenarios
@@ -65,7 +65,7 @@ def result_of_penalised(scenario: str, seed: int, work: Path) -> Path:
 
 
 def penalised(scenario: str, seed: int, work: Path) -> dict[str, Any]:
-    """Teams that have learnt with negative rewards, and what they get in the scenario as it is."""
+    """Return the returns of teams that learnt with negative rewards, in the scenario without them."""
     stored = result_of_penalised(scenario, seed, work)
     if not stored.exists():
         use_threads(1)
@@ -83,7 +83,7 @@ def penalised(scenario: str, seed: int, work: Path) -> dict[str, Any]:
 
 
 def with_penalties(scenarios: list[str], seeds: int, work: Path, finished: bool, parallel: int) -> list[dict[str, Any]]:
-    """Where there is fighting."""
+    """Return the rows of teams that learnt with negative rewards, in the scenarios with combat."""
     jobs = [(scenario, seed) for scenario in scenarios if scenario.startswith("SMAC") for seed in range(seeds)]
     if finished:
         jobs = [job for job in jobs if result_of_penalised(*job, work).exists()]
@@ -92,7 +92,7 @@ def with_penalties(scenarios: list[str], seeds: int, work: Path, finished: bool,
 
 
 def team_table(rows: list[dict[str, Any]]) -> list[str]:
-    """One line for every scenario and variant, all of its seeds' teams in it."""
+    """Return a table with a line per scenario and variant; a line has the teams of all seeds."""
     lines = ["| scenario | variant | mean | every team |", "|---|---|---|---|"]
     for scenario, variant in sorted({(row["scenario"], row["variant"]) for row in rows}):
         own = [
@@ -107,7 +107,7 @@ def team_table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def ties(work: Path) -> list[str]:
-    """How often selection lost the one group that the ego gets least with, and would have, with lots among equals."""
+    """Return a table: how often selection lost the one group with which the ego does worst, and would have by random ties."""
     counts: dict[tuple[str, str], list[float]] = {}
     for path in sorted(work.glob("*-paper/decisions.jsonl")):
         scenario, method = path.parent.name.split("-")[:2]
@@ -125,7 +125,7 @@ def ties(work: Path) -> list[str]:
 
 
 def loses_the_least_compatible(self_play: list[float], cross_play: list[float]) -> tuple[bool, float]:
-    """Whether our selection does, and the chance that the paper's would, with lots among groups of equal self-play."""
+    """Return whether our selection loses that group, and the probability that random ties would lose it."""
     least, dropped = cross_play.index(min(cross_play)), len(self_play) // 4
     worse = sum(other < self_play[least] for other in self_play)
     chance = (dropped - worse) / self_play.count(self_play[least])
@@ -133,7 +133,7 @@ def loses_the_least_compatible(self_play: list[float], cross_play: list[float]) 
 
 
 def whole_runs(scenario: str, seeds: int, finished: bool, pool: ThreadPoolExecutor) -> list[str]:
-    """A table of what Macop comes to, a figure per seed."""
+    """Return a table of the results of whole Macop runs, with a figure per seed."""
     jobs = [
         (name, seed)
         for name, options in WHOLE.items()

@@ -1,10 +1,10 @@
-"""How fast the environments are, beside the libraries they follow, everything in one run on one core.
+"""How fast are the environments, and the libraries that they follow? All are measured in one run on one core.
 
     python benchmarks/env_throughput.py [--rounds 7] [--out benchmarks/results/env_throughput.md] [--readme README.md]
 
-Rates are medians over rounds; in each round all contestants of a group run one after the other, so that ratios hold on a
-busy machine. Actions are drawn beforehand for everybody. An environment step is one step of the whole team, in combat
-eight game loops. Exit code 1 where a bar is missed.
+Rates are medians over rounds. In each round all contestants of a group run one after the other, so that ratios hold on a busy
+machine. Actions are drawn in advance. An environment step is one step of the whole team; in combat it has eight game loops.
+The exit code is 1 where a required rate is missed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VECTOR = 256  # environments behind gym.make_vec
 
 
 def single(env_id: str, **kwargs: Any) -> Runner:
-    """Ours or lbforaging's through `gym.make`, random actions, reset at the end of an episode."""
+    """Return a runner of our or lbforaging's environment through `gym.make`, with random actions."""
     env = gym.make(env_id, **kwargs)
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(1_000)]
@@ -48,7 +48,7 @@ def single(env_id: str, **kwargs: Any) -> Runner:
 
 
 def mpe(module: str, **kwargs: Any) -> Runner:
-    """mpe2's own parallel environment, random actions, reset at the end of an episode."""
+    """Return a runner of mpe2's own parallel environment, with random actions."""
     from importlib import import_module
 
     env = import_module(f"mpe2.{module}").parallel_env(max_cycles=25, **kwargs)
@@ -67,7 +67,7 @@ def mpe(module: str, **kwargs: Any) -> Runner:
 
 
 def kernels(scenario: str, size: int = BATCH) -> Runner:
-    """The bare batched kernels: step, observation and mask of every agent; ended environments are reset."""
+    """Return a runner of the bare batched kernels: step, observation and mask; ended environments are reset."""
     world = build(scenario)
     batch = Batch(world, size)
     batch.seed(range(size))
@@ -86,7 +86,7 @@ def kernels(scenario: str, size: int = BATCH) -> Runner:
 
 
 def vector(scenario: str, teammate: str = "random") -> Runner:
-    """Through `gym.make_vec`, random ego."""
+    """Return a runner of an environment through `gym.make_vec`, with a random ego."""
     envs = gym.make_vec(f"Macop{scenario}-v0", num_envs=VECTOR, teammate=teammate)
     envs.reset(seed=0)
     envs.action_space.seed(0)
@@ -101,7 +101,7 @@ def vector(scenario: str, teammate: str = "random") -> Runner:
 
 
 def measure(contestants: dict[str, Runner], rounds: int) -> dict[str, list[float]]:
-    """Steps per second of every contestant in every round, the contestants in turn."""
+    """Return the steps per second of every contestant in every round."""
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
         run()  # compile and warm up
@@ -115,7 +115,7 @@ def measure(contestants: dict[str, Runner], rounds: int) -> dict[str, list[float
 
 
 def layers(scenario: str, size: int) -> dict[str, float]:
-    """Where the time of one step goes, in microseconds: each layer without the ones inside it, random play."""
+    """Return the microseconds of one step in each layer, without the layers inside it, in random play."""
     env_id = f"Macop{scenario}-v0"
     outer: Any = (
         gym.make_vec(env_id, num_envs=size, teammate="random") if size > 1 else gym.make(env_id, teammate="random")
@@ -159,7 +159,7 @@ def layers(scenario: str, size: int) -> dict[str, float]:
 
 
 class Report:
-    """Lines for the screen and the file, and whether every bar was met."""
+    """Lines for the screen and the file, and whether every required rate was reached."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -227,7 +227,7 @@ def in_batches(report: Report, rounds: int) -> None:
 
 
 def by_batch_size(report: Report, rounds: int) -> None:
-    """The bars above are for one size; how much hangs on it."""
+    """Report how the rates depend on the size of the batch."""
     scenarios = ("LBF1", "LBF4", "PP1", "CN3", "SMAC1", "SMAC2")
     report.say("\n## Batched kernels by the number of environments, median steps/s (LBF's bar is 10M, combat's 500k)\n")
     report.table("environments", *scenarios)

@@ -1,4 +1,4 @@
-"""What random teams hit on: mean return and deeds of random episodes, by how exploration draws (docs/deviations.md, 4).
+"""What do random teams achieve? Mean return and outcomes of random episodes, by the kind of exploration (deviation 4).
 
 python benchmarks/exploration.py [--episodes 6000] [--out FILE]
 """
@@ -23,7 +23,7 @@ HUNTS = {"0.9, 0.5": (0.9, 0.5), "0.9, 1": (0.9, 1.0), "0.7, 1": (0.7, 1.0), "0.
 
 
 def explore(scenario: str, persistence: float, together: float, episodes: int) -> tuple[float, Counter[str]]:
-    """The mean return of teams that do nothing but explore, and how often they did what."""
+    """Return the mean return of teams that only explore, and how often each outcome occurred."""
     world = build(scenario)
     seats = NetworkSeats(Seating.self_play(Stack(Shape.of(world), 1), episodes), torch.device("cpu"))
     seats.exploration = Exploration(np.ones((1, 1)), persistence, together)

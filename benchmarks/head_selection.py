@@ -1,19 +1,27 @@
-"""What head selection costs and brings: the return after so many episodes of choosing, for every selector.
+"""What does head selection cost and bring? The return after a number of trial episodes, for every selector.
 
     python benchmarks/head_selection.py [BUNDLE ...] [--runs RUN ...] [--seeds 5] [--sessions 32] [--test 8] [--out FILE.md]
 
-Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the groups
-of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
-(unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean
-return of those that follow counts. Zero-shot chooses none: its very first episodes count, and are played as often as the best
-head's. That one is the head of the run that does best with a teammate in as many other episodes; regret is what it gets more.
-The common head, which only zero-shot has, is also shown alone. What can be hoped for in a first episode is told by an oracle to
-which the best head is named after a few steps; until then it plays the one that does best with seen teammates on average. In the
-last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle plays each one's
-best head from the step on at which it is there; beside it is what it would get if it were told some steps later. The summary has
-what zero-shot gets in its first episode, and halving after two episodes for each head, beside meta-test after four. Writes
-Markdown, in which other bundles under agents/ keep what was measured of them with the same options, and a CSV with a line per
-teammate and seed.
+Without bundles, it takes all bundles under agents/ that have several heads. There are three kinds of teammates:
+
+- seen: the groups of the bundle's own run, from the run's folder where it is given, else from the zoo;
+- unseen: the validation and test groups of the zoo;
+- the scripts of the scenario.
+
+A session is one agent with one teammate. A selector has a number of trial episodes; the mean return of the following episodes
+counts. Zero-shot has no trials: its very first episodes count, and are as many as those of the best head. The best head is
+the head of the run that does best with a teammate, in as many other episodes. Regret is the best head's return minus the
+selector's.
+
+The generalist head, which only zero-shot plays, is also shown alone. An oracle shows what is possible in a first episode. It
+learns the best head after a few steps. Until then it plays the head that does best with seen teammates on average.
+
+In the last table, the teammate is swapped mid-episode, for one with which another head does best. The oracle plays the best
+head of each teammate from the swap on. A second oracle learns of the swap some steps later. The summary has zero-shot in its
+first episode, and halving after two episodes per head, next to meta-test after four.
+
+Writes Markdown, and a CSV with a line per teammate and seed. In the Markdown, other bundles under agents/ keep their figures
+if the options were the same.
 """
 
 from __future__ import annotations
@@ -52,7 +60,7 @@ BEST, FIRST = "best head", "zero-shot, first episode"
 
 @dataclass(frozen=True)
 class Bench:
-    """A bundle, and all that it plays with."""
+    """A bundle, its world, and its teammates."""
 
     folder: Path
     world: World
@@ -73,14 +81,14 @@ class Bench:
     def play(
         self, mates: Sequence[Policy], selector: str | None, episodes: int, budget: int | None = None, times: int = 1
     ) -> np.ndarray:
-        """Returns of sessions with each of the teammates, `times` as many as usual: (mates,seeds,sessions,episodes)."""
+        """Return the returns of sessions with each teammate, `times` as many as usual: (mates,seeds,sessions,episodes)."""
         size = len(mates) * self.seeds * self.sessions * times
         return self.returns(EgoAgent.load(self.folder, selector, size, budget), mates, episodes, times)
 
     def returns(
         self, player: Any, mates: Sequence[Policy], episodes: int, times: int = 1, first: int = 0
     ) -> np.ndarray:
-        """The same of any player; sessions are numbered from `first`."""
+        """Return the same for any player; sessions are numbered from `first`."""
         shape = (len(mates), self.seeds, self.sessions * times)
         who, each = np.indices(shape)[0].ravel(), range(first, first + shape[1] * shape[2])
         seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in each]
@@ -107,7 +115,7 @@ def load(folder: Path, runs: Sequence[Path], seeds: int, per_seed: int, test: in
 
 
 def by_head(bench: Bench, heads: int, first: int = 0) -> np.ndarray:
-    """What the first so many heads get with every teammate: (mates,seeds,heads). Sessions are numbered from `first`."""
+    """Return what the first heads get with every teammate: (mates,seeds,heads). Sessions are numbered from `first`."""
     found = []
     for head in range(heads):
         agent = EgoAgent.load(bench.folder, None, teams=len(bench.mates) * bench.seeds * bench.sessions)
@@ -117,12 +125,12 @@ def by_head(bench: Bench, heads: int, first: int = 0) -> np.ndarray:
 
 
 def best_heads(bench: Bench) -> np.ndarray:
-    """The head of the run that does best with each teammate, by other episodes: else it would be the luckiest: (mates,)."""
+    """Return the best head of the run for each teammate: (mates,). Other episodes decide, so that luck does not."""
     return by_head(bench, bench.heads, first=OTHERS).mean(axis=1).argmax(axis=1)
 
 
 def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
-    """The mean return by selector and number of episodes that it has chosen for: (mates,seeds) each."""
+    """Return the mean return by selector and number of trial episodes: (mates,seeds) each."""
     found = {
         (BEST, 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
         ("a random head", 0): heads[..., : bench.heads].mean(axis=2),
@@ -152,7 +160,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> str:
-    """A line per selector and budget: return, regret and share of the best head's return, in every tier."""
+    """Return a line per selector and budget: return, regret and share of the best head's return, in every tier."""
     tiers = np.array(bench.tiers)
     present = [tier for tier in TIERS if tier in bench.tiers]
     counts = ", ".join(f"{(tiers == tier).sum()} {tier}" for tier in present)
@@ -166,7 +174,7 @@ def table(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> str:
 
 
 class Oracle:
-    """Plays one head, and another from some step on: (S,) each."""
+    """Plays one head, and from some step on another: (S,) each."""
 
     def __init__(self, agent: EgoAgent, first: np.ndarray, then: np.ndarray, after: int) -> None:
         self._agent, self._first, self._then, self._after = agent, first, then, after
@@ -186,7 +194,7 @@ class Oracle:
 
 
 def switching_pairs(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[tuple[int, int]]:
-    """Seen teammates of which the first one's best head gets less than half with the second one."""
+    """Return pairs of seen teammates where the first one's best head gets less than half with the second one."""
     means, seen = heads.mean(axis=1), [k for k, tier in enumerate(bench.tiers) if tier == "seen"]
     apart = [(a, b) for a in seen for b in seen if means[b, best[a]] < 0.5 * means[b, best[b]]]
     order = np.random.default_rng(0).permutation(len(apart))[:PAIRS]
@@ -194,7 +202,7 @@ def switching_pairs(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[t
 
 
 def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[str] | None:
-    """A line for a teammate that becomes another one in mid-episode; None where no two need different heads."""
+    """Return a line for teammates that are swapped mid-episode; None where no two need different heads."""
     pairs, after = switching_pairs(bench, heads, best), bench.world.limit // SWITCH
     if not pairs:
         return None
@@ -219,7 +227,7 @@ def switch(bench: Bench, heads: np.ndarray, best: np.ndarray) -> list[str] | Non
 
 
 def summary(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]:
-    """A line for a bundle: zero-shot beside the best head, and halving with half of the episodes beside meta-test."""
+    """Return a line for a bundle: zero-shot and the best head; halving with half of the episodes, and meta-test."""
     few, many = (times * bench.heads for times in BUDGETS[-2:])
     tiers, pairs = np.array(bench.tiers), (((FIRST, 0), (BEST, 0)), (("halving", few), ("meta-test", many)))
     cells = [
@@ -231,7 +239,7 @@ def summary(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[str]
 
 
 def per_seed(bench: Bench, found: dict[tuple[str, int], np.ndarray]) -> list[list[object]]:
-    """A line per selector, budget, teammate and seed."""
+    """Return a line per selector, budget, teammate and seed."""
     best = found[BEST, 0]
     return [
         [bench.scenario, bench.method, name, budget, bench.tiers[m], mate.name, seed,
@@ -255,7 +263,7 @@ Lines = dict[str, dict[str, list[str]]]  # by title and bundle: the cells
 
 
 def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], Lines]:
-    """What was measured before of bundles of these names: their tables, and their lines in those with a line per bundle."""
+    """Return earlier figures of bundles of these names: their tables, and their lines in the common tables."""
     parts = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
     by_title = {title: content.strip() for title, content in (part.split("\n", 1) for part in parts)}
     lines: Lines = {}
@@ -266,7 +274,7 @@ def recorded(path: Path, names: Sequence[str]) -> tuple[dict[str, str], Lines]:
 
 
 def report(about: str, tables: dict[str, str], lines: Lines) -> str:
-    """The page: the summary first, the tables of all bundles, and the teammates that become others last."""
+    """Return the page: the summary, the tables of all bundles, and last the teammates that are swapped."""
     first, last = (
         markdown(columns, [row for _, row in sorted(lines[title].items())]) for title, columns in COLUMNS.items()
     )

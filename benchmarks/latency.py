@@ -1,12 +1,14 @@
-"""How long a decision takes: an exported agent against the torch module that it comes from.
+"""How long does a decision take, for an exported agent and for the torch module that it comes from?
 
     python benchmarks/latency.py [--scenarios LBF4 CN3 SMAC2] [--heads 8] [--groups 16] [--rounds 2000] [--out FILE]
 
-Untrained networks with so many heads and a common one, since the weights do not matter to the clock. Torch does no more than the
-networks need: encode, one step, the best available action of a head, and for zero-shot, which alone plays the common head, a step
-of the recogniser before it; no checks. `EgoAgent` does all that an app gets: its checks, its memory, its selector. They take
-turns in one process with one thread, by 25 calls in a row, and by single calls, where each finds the caches as the others have
-left them. What is given is the median.
+The networks are untrained, because weights do not change the time. They have the given number of heads and a generalist head.
+Torch does only what the networks need: encode, one step, and the best available action of a head. For zero-shot, which plays
+the generalist head too, it first does a step of the recogniser. It has no checks. `EgoAgent` does all that an app gets: its
+checks, its memory, its selector.
+
+They take turns in one process with one thread, by 25 calls in a row and by single calls. With single calls, each finds the
+caches as the others left them. The figures are medians.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ TURNS = (25, 1)  # decisions of one before it is the next one's turn: with warm 
 
 
 class TorchAgent:
-    """The modules in torch for some teams; it remembers, and checks nothing."""
+    """The modules in torch for some teams, with memory and without checks."""
 
     def __init__(self, egos: Sequence[Ego], recogniser: Recogniser | None, teams: int, own: int) -> None:
         """The backbones of the egos, all of one shape, are a stack."""
@@ -74,7 +76,7 @@ class TorchAgent:
 def decisions(
     world: World, egos: Sequence[Ego], recogniser: Recogniser, folder: Path, teams: int
 ) -> list[Callable[[], object]]:
-    """Torch and the bundle, both with a head that is given, then both with zero-shot, all on the same input."""
+    """Return four deciders: torch and the bundle with a given head, then both with zero-shot, on the same input."""
     rng, own = np.random.default_rng(0), world.controllable
     obs = rng.random((teams, own, len(world.observations)), dtype=np.float32)
     mask = np.ones((teams, own, len(world.actions)), dtype=np.int8)
@@ -88,7 +90,7 @@ def decisions(
 
 
 def microseconds(contestants: list[Callable[[], object]], rounds: int, turn: int) -> list[float]:
-    """The median of each; they take turns."""
+    """Return the median time of each; they take turns."""
     times: list[list[float]] = [[] for _ in contestants]
     for _ in range(max(rounds // turn, 2)):
         for own, decide in zip(times, contestants, strict=True):
@@ -102,7 +104,7 @@ def microseconds(contestants: list[Callable[[], object]], rounds: int, turn: int
 
 
 def measure(scenario: str, heads: int, groups: int, rounds: int) -> list[str]:
-    """The lines of the table for one team, and for many."""
+    """Return the lines of the table for one team, and for many."""
     world = build(scenario)
     generator = torch.Generator().manual_seed(0)
     shape = Shape.of(world)

@@ -1,10 +1,10 @@
-"""How fast the engine learns.
+"""How fast does the engine learn?
 
     python benchmarks/learner_throughput.py [--share 0.2] [--out benchmarks/results/learner_throughput.md]
 
-(a) one stacked update of four teams, with a diversity term, against the same written plainly, network by network, with nn.GRU on
-padded batches, on one thread; (b) training from the first step to the last, in environment steps per second, at the public
-reference's ratio of one episode per update and at the default one; memory in use on the way.
+(a) It compares one stacked update of four teams, with a diversity term, with the same update in plain torch: network by
+network, with nn.GRU on padded batches. Both have one thread. (b) It measures training from the first step to the last, in
+environment steps per second, with the public code's one episode per update and with the default, and the memory in use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TEAMS, EPISODES = 4, 32
 
 
 def filled(mean_length: int) -> Replay:
-    """LBF4 episodes of random content, with lengths around a mean."""
+    """Return a replay of LBF4 episodes with random content, and with lengths around a mean."""
     world, rng = build("LBF4"), np.random.default_rng(0)
     replay = Replay(world, TEAMS, 200, with_state=False)
     for array in (replay.obs, replay.reward):
@@ -65,7 +65,7 @@ class PlainTeam(nn.Module):
 
 
 def plain_update(replay: Replay) -> Callable[[], None]:
-    """Four teams one after the other, batches padded to the longest episode sampled, gradients everywhere."""
+    """Update four teams one after the other: batches padded to the longest episode, gradients everywhere."""
     shape, rng = Shape.of(build("LBF4")), np.random.default_rng(1)
     teams = [PlainTeam(shape.input, shape.actions) for _ in range(TEAMS)]
     targets = [PlainTeam(shape.input, shape.actions) for _ in range(TEAMS)]
@@ -106,7 +106,7 @@ def plain_update(replay: Replay) -> Callable[[], None]:
 
 
 def stacked_update(replay: Replay, every: int) -> Callable[[], None]:
-    """Ours, the diversity term on every so-many-th episode of the batch; 0: without it."""
+    """Update our stack; the diversity term takes every so-many-th episode of the batch, none with 0."""
     world, rng = build("LBF4"), np.random.default_rng(1)
     learner = Learner(Stack(Shape.of(world), TEAMS), Vdn(), UpdateConfig())
     losses = {"diversity": (0.1, terms.diversity(every))} if every else None
@@ -140,7 +140,7 @@ def compare(rounds: int, say: Callable[[str], None]) -> None:
 
 
 def resident() -> float:
-    """Memory in use now, GiB."""
+    """Return the memory in use now, in GiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**30
 

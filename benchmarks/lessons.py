@@ -1,11 +1,11 @@
-"""The ego's lessons: what each choice in them does to the return with the group that a lesson is about.
+"""What does each choice in the ego's lessons do to the return with the lesson's group?
 
     python benchmarks/lessons.py [--scenarios SMAC2 LBF4 …] [--seeds 100 101] [--groups 2] [--parallel 2] [--out FILE]
 
-A lesson is a fresh ego that learns with one group, for the paper's number of steps. The groups are the first of Macop's first
-population (preset `paper`), on seeds that no result is of. The variants of a scenario are cumulative: each keeps what the ones
-above it have changed. The return is that of 100 greedy episodes. Existing results of the same settings are reused, and lines of
-other scenarios stay in the table.
+A lesson trains a fresh ego with one group, for the paper's number of steps. The groups are the first of Macop's first
+population (preset `paper`), on seeds that no other result uses. The variants of a scenario are cumulative: each keeps the
+changes of those above it. The return is the mean of 100 greedy episodes. Existing results of the same settings are reused.
+Lines of other scenarios stay in the table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCENARIOS = ["SMAC2", "SMAC1", "LBF4", "PP1", "CN3", "LBF1", "CN2", "PP2"]  # in
 
 @dataclass(frozen=True)
 class Variant:
-    """How a lesson is given."""
+    """The settings of a lesson."""
 
     name: str
     self_play: float = 0.0  # weight of the ego's own self-play, which half of the episodes are
@@ -52,7 +52,7 @@ class Variant:
 
 
 def variants(scenario: str) -> list[Variant]:
-    """From lessons with self-play of the ego to those of the paper's authors, one change after the other."""
+    """Return the variants from lessons with self-play of the ego to those of the authors' code, one change each."""
     ratio = {"LBF4": 8.0, "PP1": 1.0, "PP2": 1.0, "SMAC1": 4.0, "SMAC2": 4.0}.get(scenario, 2.0)
     epsilon = {"PP1": 12_500, "PP2": 12_500, "SMAC1": 25_000, "SMAC2": 25_000}.get(scenario, 50_000)
     first = Variant("with self-play", 1.0, ratio, True, epsilon)
@@ -71,12 +71,12 @@ def setup_of(scenario: str, seed: int) -> Setup[MacopConfig]:
 
 
 def folder_of(scenario: str, seed: int, work: Path) -> Path:
-    """Where results with the preset's present settings are kept."""
+    """Return the folder for results with the preset's present settings."""
     return work / f"{scenario}-{seed}-{crc32(to_toml(setup_of(scenario, seed).config).encode()):08x}"
 
 
 def population(scenario: str, seed: int, work: Path) -> Population:
-    """Macop's first population, trained once; beside it, the minutes that this took."""
+    """Train Macop's first population once, and keep it with the minutes that this took."""
     folder = folder_of(scenario, seed, work)
     folder.mkdir(parents=True, exist_ok=True)
     fresh, began = not (folder / "phases" / "population-00.npz").exists(), time.process_time()
@@ -94,7 +94,7 @@ def prepare(scenario: str, seed: int, work: Path) -> None:
 
 
 def lesson(scenario: str, seed: int, k: int, variant: Variant, work: Path) -> dict[str, Any]:
-    """The return of an ego that has had one lesson with group k."""
+    """Return the return of a fresh ego after one lesson with group k."""
     settings = f"{variant.self_play:g}-{variant.ratio:g}-{'mixer' if variant.mixer else 'none'}-{variant.epsilon_steps}"
     stored = folder_of(scenario, seed, work) / f"lesson-{k}-{settings}.json"
     if not stored.exists():
@@ -118,7 +118,7 @@ def lesson(scenario: str, seed: int, k: int, variant: Variant, work: Path) -> di
 
 
 def row(scenario: str, variant: str, own: list[dict[str, Any]], seeds: int) -> str:
-    """The figures of one variant; the lessons of a seed stand together."""
+    """Return the figures of one variant; the lessons of a seed are next to each other."""
     each = len(own) // seeds
     by_seed = [own[at : at + each] for at in range(0, len(own), each)]
     returns = "; ".join(", ".join(f"{one['return']:.2f}" for one in part) for part in by_seed)

@@ -1,12 +1,13 @@
-"""Whole runs of Macop and Macop+: coverage, heads, best-head return, minutes, and how many groups sabotage.
+"""How good are whole runs of Macop and Macop+? Coverage, heads, best-head return, minutes, and groups that sabotage.
 
     python benchmarks/macop.py [--scenarios LBF4 PP1] [--methods macop macop+] [--seeds 3] [--preset paper] [--parallel 2]
         [--finished]
 
-Runs can be resumed; each has one thread. Writes a table, the runs' own summaries and figures, and every run's figures as JSON
-lines; what these lines have of other runs stays in the table. A group sabotages if a fresh ego, trained with it alone for as many
-steps as the ego has for a group, stays under half of its self-play return; only groups with which the ego itself did not get that
-far can be of that kind.
+Runs can be resumed. Each has one thread. Writes a table, the runs' own summaries and figures, and every run's figures as JSON
+lines. Runs that only these lines have stay in the table.
+
+A group sabotages if a fresh ego stays under half of the group's self-play return, after training with this group alone for as
+many steps as the ego has for a group. Only groups with which the ego stayed under half are tested.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def folder_of(scenario: str, method: str, seed: int, preset: str, work: Path, op
 
 
 def train(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> Path:
-    """Train, or finish training, one run in a process of its own, with further options of `macop train`; gives its folder."""
+    """Train, or finish training, one run in a process of its own, with further options of `macop train`; return its folder."""
     folder = folder_of(scenario, method, seed, preset, work, options)
     command = [sys.executable, "-m", "macop_aht", "train", scenario, "--method", method, "--preset", preset]
     command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder), *options]
@@ -55,7 +56,7 @@ def train(scenario: str, method: str, seed: int, preset: str, work: Path, option
 
 
 def run(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> dict[str, Any]:
-    """The figures of such a run, with the groups that sabotage."""
+    """Return the figures of such a run, with the groups that sabotage."""
     folder = train(scenario, method, seed, preset, work, options)
     figures = json.loads((folder / "summary.json").read_text())
     if "sabotage" not in figures:
@@ -70,7 +71,7 @@ def run(scenario: str, method: str, seed: int, preset: str, work: Path, options:
 
 
 def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
-    """The groups that no fresh best response gets to half of their self-play with, and what it gets."""
+    """Return the groups with which no fresh best response gets half of their self-play return, and what it gets."""
     suspects = [
         name
         for name, own, best in zip(figures["groups"], figures["self_play"], figures["best_head"], strict=True)
@@ -95,7 +96,7 @@ def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
 
 
 def coverage(figures: dict[str, Any]) -> str:
-    """How many different deeds there were after each iteration, of groups that stayed in a population."""
+    """Return the number of different outcomes after each iteration, of groups that stayed in a population."""
     born = [max(int(name.split("/")[0]), 1) for name in figures["groups"]]
     counts = [
         len({deed for deed, when in zip(figures["deeds"], born, strict=True) if deed and when <= iteration})
@@ -105,7 +106,7 @@ def coverage(figures: dict[str, Any]) -> str:
 
 
 def generated(figures: dict[str, Any]) -> int:
-    """All groups that were made: a population in every iteration."""
+    """Return the number of groups that a run made: a population in every iteration."""
     return sum(name.startswith("0/") for name in figures["groups"]) * figures["iterations"]
 
 
@@ -128,7 +129,7 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
 
 
 def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
-    """Which deeds were found in how many of the runs, and which in none."""
+    """Return which outcomes were found in how many runs, and which in none."""
     found = Counter(deed for figures in results for deed in {*figures["deeds"]} if deed)
     named = [f"{deed} ({count})" if len(results) > 1 else deed for deed, count in sorted(found.items())]
     missed = [deed for deed in DEEDS[scenario] if deed not in found]
@@ -137,7 +138,7 @@ def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
 
 
 def _honest(figures: dict[str, Any]) -> list[float]:
-    """Best-head returns with the groups that do not sabotage."""
+    """Return best-head returns with the groups that do not sabotage."""
     return [
         best
         for name, best in zip(figures["groups"], figures["best_head"], strict=True)
@@ -158,7 +159,7 @@ FIGURES: dict[
 
 
 def against(scenario: str, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[str]:
-    """Rows that tell which of two methods is better at what, by the means over their seeds."""
+    """Return rows that compare two methods, by the means over their seeds."""
     lines = []
     for name, (figure, sign) in FIGURES.items():
         means = [statistics.mean(figure(figures) for figures in results) for results in (one, other)]
@@ -173,21 +174,21 @@ Key = tuple[str, str, int]  # scenario, method, seed
 
 
 def recorded(path: Path) -> dict[Key, dict[str, Any]]:
-    """The figures of the runs that a table was made of."""
+    """Return the figures of the runs of an earlier table."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     runs = [json.loads(line) for line in lines]
     return {(figures["scenario"], figures["method"], figures["seed"]): figures for figures in runs}
 
 
 def keep_figures(source: Path, target: Path, key: Key) -> None:
-    """A run's own summary, and the pictures of the first seed, beside the table."""
+    """Save a run's own summary, and the pictures of the first seed, next to the table."""
     for name in ("summary.md", "process.png", "crossplay.png", "ways.png"):
         if (source / name).exists() and (key[2] == 0 or name == "summary.md"):
             shutil.copy(source / name, target / f"{'-'.join(map(str, key))}-{name}")
 
 
 def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
-    """The table, and what was covered."""
+    """Return the table, and what was covered."""
     kinds = list(dict.fromkeys(key[:2] for key in sorted(runs, key=lambda key: ([*DEEDS].index(key[0]), *key[1:]))))
     by_kind = {kind: [runs[key] for key in sorted(runs) if key[:2] == kind] for kind in kinds}
     lines = [

@@ -1,10 +1,11 @@
-"""How often mutation updates its networks, and how many conventions it finds.
+"""How many conventions does mutation find, by how often it updates its networks?
 
     python benchmarks/mutation.py [--scenarios PP1 LBF4] [--seeds 100 101] [--ratios ours 1] [--parallel 2] [--out FILE]
 
-Macop's first population (that of lessons.py) and an ego that has had a lesson with each of its groups; then one mutation, with so
-many self-play episodes of a network per update of it. A convention is an outcome that a quarter of a group's self-play episodes
-or more end in. Existing results of the same settings are reused, and lines of other scenarios stay in the table.
+It starts from Macop's first population (that of lessons.py) and an ego that had a lesson with each of its groups. It then
+runs one mutation, with the given ratios of self-play episodes per update. A group's convention is an outcome in which at
+least a quarter of its self-play episodes end. Existing results of the same settings are reused. Lines of other scenarios stay
+in the table.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from macop_aht.runs.journal import Journal
 
 
 def parents(scenario: str, seed: int, work: Path) -> tuple[Learned, Population]:
-    """The ego after the first iteration, and the population that it has learnt with."""
+    """Return the ego after the first iteration, and the population that it learnt with."""
     setup, journal = setup_of(scenario, seed), Journal(folder_of(scenario, seed, work), lambda line: None)
     found, learned = population(scenario, seed, work), Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     for k in range(setup.config.population):
@@ -49,7 +50,7 @@ def outcomes(setup: Any, net: Stack) -> list[str]:
 
 
 def mutation(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, Any]:
-    """What the parents and their offspring end in, and how long the mutation took."""
+    """Return the outcomes of the parents and of their offspring, and the minutes of the mutation."""
     stored = folder_of(scenario, seed, work) / f"mutation-{ratio:g}.json"
     if not stored.exists():
         use_threads(1)

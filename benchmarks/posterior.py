@@ -1,12 +1,14 @@
-"""Zero-shot's recogniser against a posterior from the groups' own policies, where the teammate's view can be told from ours.
+"""How good is zero-shot's recogniser, against a posterior that is computed from the groups' own policies?
 
     python benchmarks/posterior.py BUNDLE RUN [--temperatures 0.02 0.1 0.5] [--sessions 8] [--episodes 3] [--out FILE.md]
 
-For foraging with two agents: the teammate sees what we see with the places exchanged, and what it did is where it went. The
-likelihood of that is a softmax over the Q values that each group's network has for the teammate's view; the posterior leaks as
-zero-shot's belief does, and the head is the one of the highest expected return under it. Both play the same episodes, with the
-groups of the run (seen), and with the zoo's test groups and the scripts (unseen). The bundle should be one without a common head
-(`macop export RUN --common.rounds 0`): with it, both play little else on LBF4, and get the same.
+This needs foraging with two agents. There, our observation tells the teammate's observation, with the places exchanged, and
+the teammate's move tells its action. The likelihood of an action is a softmax over the Q values of each group's network. The
+posterior leaks as zero-shot's belief does. The head is the one with the highest expected return under it.
+
+Both play the same episodes, with the groups of the run (seen), and with the zoo's test groups and the scripts (unseen). The
+bundle should have no generalist head (`macop export RUN --common.rounds 0`). With one, both play little else on LBF4, and get
+the same.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from macop_aht.scenarios.spec import World
 
 
 class Posterior:
-    """Plays the head of the highest expected return under what the teammate's moves say of who it is."""
+    """Plays the head with the highest expected return under the posterior from the teammate's moves."""
 
     def __init__(self, agent: EgoAgent, groups: Stack, temperature: float, teams: int) -> None:
         described = agent.manifest.zero_shot
@@ -81,7 +83,7 @@ class Posterior:
 
 
 def mean_returns(world: World, player: Any, mates: list[Policy], each: int, episodes: int) -> np.ndarray:
-    """(mates,episodes), over so many sessions with each."""
+    """Return mean returns by teammate and episode, over so many sessions with each: (mates,episodes)."""
     who = np.repeat(np.arange(len(mates)), each)
     seeds = [(crc32(mate.name.encode()) << 20) + k for mate in mates for k in range(each)]
     return (

@@ -1,10 +1,10 @@
-"""Whether the fast preset does as well as the paper's numbers: coverage, best-head return and minutes, seed by seed.
+"""Does the fast preset do as well as the paper's numbers? Coverage, best-head return and minutes, seed by seed.
 
     python benchmarks/presets.py [--scenarios LBF4] [--methods macop macop+] [--seeds 3] [--presets paper fast]
 
-The runs are those of `macop.py`, resumable, and shared with it. Coverage counts the different deeds of all groups that stayed in
-a population: a preset that finds fewer is no faster way to the same thing, however good its returns. Lines of other scenarios and
-methods stay in the table.
+The runs are those of `macop.py`. They can be resumed, and the two scripts share them. Coverage counts the different outcomes
+of all groups that stayed in a population. A preset that finds fewer outcomes is not as good, whatever its returns. Lines of
+other scenarios and methods stay in the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results" / "presets.md"
 
 
 def row(scenario: str, method: str, preset: str, results: list[dict[str, Any]]) -> str:
-    """The figures of one preset, one for each seed."""
+    """Return the figures of one preset, one for each seed."""
     columns = [
         [str(len({deed for deed in figures["deeds"] if deed})) for figures in results],
         [f"{statistics.mean(figures['best_head']):.2f}" for figures in results],
@@ -33,7 +33,7 @@ def row(scenario: str, method: str, preset: str, results: list[dict[str, Any]]) 
 
 
 def recorded(path: Path) -> dict[tuple[str, str, str], str]:
-    """The lines of a table that is there already, by scenario, method and preset."""
+    """Return the lines of an earlier table, by scenario, method and preset."""
     lines = path.read_text().splitlines() if path.exists() else []
     cells = [line.split(" | ") for line in lines]
     return {(c[0][2:], c[1], c[2]): line for c, line in zip(cells, lines, strict=True) if c[0][2:] in DEEDS}

@@ -1,9 +1,9 @@
-"""Episodes per update against quality: the fastest ratio that loses nothing becomes the default.
+"""How many episodes per update can there be without a loss of quality? The largest such ratio becomes the default.
 
     python benchmarks/ratio_sweep.py [--scenarios LBF4 PP1] [--ratios 1 2 4 … or ours] [--seeds 3] [--out FILE]
 
-Self-play return after the paper's number of steps; runs go two at a time, one thread each, and are shared with selfplay.py.
-Lines of other scenarios stay in the table.
+The figure is the self-play return after the paper's number of steps. Two runs go at a time, with one thread each. They are
+shared with selfplay.py. Lines of other scenarios stay in the table.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from macop_aht.methods import presets
 
 
 def options(scenario: str, ratio: float) -> list[str]:
-    """None where that is the recommended ratio: the same run as in selfplay.py."""
+    """Return the options of a ratio; None for the recommended ratio, which is the same run as in selfplay.py."""
     return [] if ratio == presets.training(scenario).ratio else ["--ratio", f"{ratio:g}"]
 
 
 def ratios(scenario: str, words: list[str]) -> list[float]:
-    """The ratios that are asked for, the cheapest first."""
+    """Return the ratios to measure, the cheapest first."""
     found = {presets.training(scenario).ratio if word == "ours" else float(word) for word in words}
     return sorted(found, reverse=True)
 
 
 def row(scenario: str, ratio: float, own: list[dict[str, Any]]) -> str:
-    """The figures of one ratio over the seeds."""
+    """Return the figures of one ratio over the seeds."""
     means = [statistics.mean(result["returns"]) for result in own]
     updates = statistics.median(result["progress"]["updates"] for result in own)
     seeds = ", ".join(f"{mean:.2f}" for mean in means)

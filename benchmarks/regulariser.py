@@ -1,10 +1,10 @@
-"""Macop's second head in predator-prey, over the weight of the regulariser: what is learnt, and what is kept.
+"""What does a second head learn, and what does the first keep, by the weight of Macop's regulariser in predator-prey?
 
     python benchmarks/regulariser.py [--scenario PP1] [--seeds 100 101] [--weights 10 1 …] [--parallel 2] [--out FILE]
 
-A fresh ego learns a head with one group of Macop's first population, then a second head with a group of another outcome.
-The table has what the new head gets with its group, what the old one still gets with the first group, and how far the backbone
-has moved, relative to its norm. The populations are those of lessons.py. Existing results of the same settings are reused.
+A fresh ego learns a head with one group of Macop's first population, then a second head with a group of another outcome. The
+table has the return of the new head with its group, the return of the old head with the first group, and how far the backbone
+moved, relative to its norm. The populations are those of lessons.py. Existing results of the same settings are reused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WEIGHTS = ["10", "1", "0.1", "0.01", "0.001", "0"]
 
 
 def first_lesson(scenario: str, seed: int, work: Path) -> tuple[Learned, Stack, Stack]:
-    """An ego of one head, the group that it has learnt with, and one with another outcome."""
+    """Return an ego of one head, the group that it learnt with, and a group with another outcome."""
     setup, folder = setup_of(scenario, seed), folder_of(scenario, seed, work)
     net = population(scenario, seed, work).teams.net
     outcomes = [one.outcome for one in watch_self_play(setup.world, net, EPISODES, seed, setup.device)]
@@ -58,7 +58,7 @@ def backbone(ego: Ego) -> list[torch.Tensor]:
 
 
 def second_lesson(scenario: str, seed: int, weight: str, work: Path) -> dict[str, Any]:
-    """The figures of the two heads after the second lesson."""
+    """Return the figures of the two heads after the second lesson."""
     stored = folder_of(scenario, seed, work) / f"regulariser-{weight}.json"
     if not stored.exists():
         use_threads(1)
@@ -82,7 +82,7 @@ def second_lesson(scenario: str, seed: int, weight: str, work: Path) -> dict[str
 
 
 def draw(results: dict[str, list[dict[str, Any]]], scenario: str, path: Path) -> None:
-    """Both heads' returns over the weight, the mean as a line and every seed as a point."""
+    """Draw both heads' returns over the weight: the mean as a line, every seed as a point."""
     plt = plots.pyplot()
     figure, axis = plt.subplots(figsize=(6, 3.6))
     for name, label in (("new", "new head with its group"), ("old", "old head with the first group")):

@@ -1,11 +1,11 @@
-"""Self-play in all eight scenarios with the paper's number of steps per team: do the teams learn, and how fast.
+"""Do teams learn by self-play in all eight scenarios, with the paper's number of steps per team, and how fast?
 
     python benchmarks/selfplay.py [--scenarios LBF4 PP1 …] [--seeds 3] [--out FOLDER] [-- --ratio 4 --td-lambda 0 …]
 
-What stands behind `--` goes to `macop selfplay`; without it, every scenario is trained as is recommended for it.
+Options after `--` go to `macop selfplay`. Without them, every scenario has its recommended settings.
 
-Runs go two at a time, one thread each, in `--work`; a killed benchmark goes on where it was. Writes a table (selfplay.md), the
-curves (curves.csv, and selfplay.png where matplotlib is installed). The figure of a seed is the mean greedy return of its teams.
+Two runs go at a time, with one thread each, in `--work`. A killed benchmark resumes. Writes a table (selfplay.md) and the
+curves (curves.csv, and selfplay.png with matplotlib). The figure of a seed is the mean greedy return of its teams.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORK = Path(tempfile.gettempdir()) / "macop-selfplay"
 
 @dataclass(frozen=True)
 class Task:
-    """A scenario's settings of the paper, and the bar that its self-play should reach."""
+    """A scenario's settings of the paper, and the return that its self-play should reach."""
 
     steps: int  # per team
     teams: int
@@ -52,7 +52,7 @@ def folder_of(scenario: str, seed: int, options: Sequence[str], work: Path) -> P
 
 
 def run(scenario: str, seed: int, options: Sequence[str], work: Path) -> dict[str, Any]:
-    """Train, or finish training, one seed of one scenario in a process of its own; gives its result."""
+    """Train, or finish training, one seed of one scenario in a process of its own; return its result."""
     task, folder = TASKS[scenario], folder_of(scenario, seed, options, work)
     command = [sys.executable, "-m", "macop_aht", "selfplay", scenario, "--seed", str(seed), "--threads", "1"]
     command += [
@@ -76,7 +76,7 @@ def run(scenario: str, seed: int, options: Sequence[str], work: Path) -> dict[st
 
 
 def speed(results: list[dict[str, Any]]) -> float:
-    """Environment steps per second, of the median run."""
+    """Return the environment steps per second of the median run."""
     return statistics.median(result["progress"]["steps"] / result["progress"]["seconds"] for result in results)
 
 
@@ -128,14 +128,14 @@ def write_curves(results: list[dict[str, Any]], out: Path) -> None:
 
 
 def recorded(path: Path) -> dict[tuple[str, str], str]:
-    """The lines of a table that is there already, by their first two cells: a scenario, and what was varied in it."""
+    """Return the lines of an earlier table by their first two cells: a scenario, and its variant."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {(c[0], c[1]): line for c, line in zip(cells, lines, strict=True) if c[0] in TASKS}
 
 
 def add_options(parser: argparse.ArgumentParser, scenarios: Sequence[str], seeds: int) -> None:
-    """What all benchmarks of self-play runs have in common."""
+    """Add the options that all benchmarks of self-play runs share."""
     parser.add_argument("--scenarios", nargs="+", choices=list(TASKS), default=list(scenarios))
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")

@@ -1,10 +1,11 @@
-"""Weights that the paper leaves open, or that mean something else here, on seeds that no result is of.
+"""Which weights are best, where the paper leaves them open or they mean something else here?
 
     python benchmarks/tuning.py [--weights alpha-cross mu …] [--seeds 100 101] [--preset paper] [--parallel 2]
 
-LIPO's groups should be good with themselves and bad with each other. EWC's ego should learn each group that it meets, and keep
-what it gets with the earlier ones. Macop's should in the end do well with all groups that it met one after the other. Runs can be
-resumed; each has one thread. Every weight has a part of the results, which stays as it is when others are measured.
+No other result uses these seeds. LIPO's groups should be good in self-play and bad with each other. EWC's ego should learn
+each group that it meets, and keep its return with the earlier ones. Macop's ego should in the end do well with all groups
+that it met. Runs can be resumed. Each has one thread. Every weight has a part of the results, which stays as it is when
+others are measured.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ ONCE = ("--min-iterations", "1", "--max-iterations", "1")
 
 
 def among_themselves(folder: Path) -> list[str]:
-    """Of a run's groups."""
+    """Return how a run's groups do among themselves."""
     figures = json.loads((folder / "summary.json").read_text())
     own, kinds = figures["self_play"], len({deed for deed in figures["deeds"] if deed})
     return [f"{statistics.mean(own):.2f}", f"{min(own):.2f}", f"{apart(matrix(folder)[1]):.2f}", str(kinds)]
 
 
 def in_the_end(folder: Path) -> list[str]:
-    """Of a run's ego with all groups that it met, each by the head that does best."""
+    """Return how a run's ego does in the end with all groups that it met, each with its best head."""
     figures = json.loads((folder / "summary.json").read_text())
     returns = figures["best_head"]
     return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(figures["heads"]), f"{moved(folder):.2%}"]
 
 
 def held(folder: Path) -> list[str]:
-    """Of an ego that met one group after the other: with all in the end, with each when it was new, and what was forgotten."""
+    """Return how an ego that met groups one by one does with all in the end, with each when it was new, and the loss between."""
     decisions = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
     returns = returns_over_time(decisions)
     figures = returns[-1].mean(), returns[-1].min(), np.diag(returns).mean(), backward_transfer(returns)
@@ -53,7 +54,7 @@ def held(folder: Path) -> list[str]:
 
 
 def moved(folder: Path) -> float:
-    """How far the ego's backbone is in the end from where the first group left it, as a share of its own length."""
+    """Return how far the ego's backbone ends from where the first group left it, relative to its own norm."""
     phases = sorted((folder / "phases").glob("ego-*.npz"))
     first, last = (
         np.concatenate(
@@ -66,7 +67,7 @@ def moved(folder: Path) -> float:
 
 @dataclass(frozen=True)
 class Weight:
-    """What is varied, in which runs, and what these are judged by."""
+    """A weight to vary, the runs in which it varies, and the figures that judge them."""
 
     about: str
     scenarios: tuple[str, ...]
@@ -155,7 +156,7 @@ def main() -> int:
 
 
 def recorded(path: Path) -> dict[str, str]:
-    """The parts of the results that are there already, by weight."""
+    """Return the parts of earlier results, by weight."""
     parts = path.read_text().split("\n## ")[1:] if path.exists() else []
     return {name: content.strip() for name, content in (part.split("\n", 1) for part in parts)}
 

@@ -58,7 +58,7 @@ IMPOSSIBLE = {  # what the log of the twin can never count, and why
 
 
 def battle_of(rules: Combat, batch: Batch, b: int) -> twin.Battle:
-    """Environment b as the twin has it."""
+    """Return environment b as the twin's battle."""
     state, n = batch.state, len(rules.allies)
     units = []
     for u, kind in enumerate(rules.allies + rules.enemies):
@@ -74,7 +74,7 @@ def battle_of(rules: Combat, batch: Batch, b: int) -> twin.Battle:
 
 
 def assert_same(rules: Combat, batch: Batch, global_state: np.ndarray, b: int, battle: twin.Battle) -> None:
-    """All of the state of environment b, and all that is read from it."""
+    """Assert that all of the state of environment b, and everything read from it, equals the twin."""
     units, state = battle.allies + battle.enemies, batch.state
     pairs = {
         "pos": (state.pos[b], [(unit.x, unit.y) for unit in units]),
@@ -97,7 +97,7 @@ def assert_same(rules: Combat, batch: Batch, global_state: np.ndarray, b: int, b
 
 
 def assert_same_step(rules: Combat, batch: Batch, actions: np.ndarray, battles: list[twin.Battle]) -> np.ndarray:
-    """Step the batch and the battles, and compare. Gives the battles that are over: (B,) bool."""
+    """Step the batch and the battles, and compare. Returns the battles that are over: (B,) bool."""
     batch.step(actions)
     global_state = batch.global_state()
     done = np.zeros(batch.size, dtype=bool)
@@ -111,7 +111,7 @@ def assert_same_step(rules: Combat, batch: Batch, actions: np.ndarray, battles: 
 
 
 def sample_states(rules: Combat, batch: Batch, rng: np.random.Generator) -> None:
-    """Overwrite the batch's states by random ones, in which much is about to happen."""
+    """Overwrite the batch's states by random ones in which much is about to happen."""
     state, kinds, n = batch.state, rules.allies + rules.enemies, len(rules.allies)
     B, U = state.health.shape
 
@@ -173,7 +173,7 @@ def aggressive(batch: Batch, b: int, i: int) -> int:
 
 
 def towards(way: np.ndarray) -> int:
-    """The move along the longer axis."""
+    """Return the move along the longer axis."""
     x, y = way
     if abs(x) > abs(y):
         return EAST if x > 0 else WEST
@@ -181,7 +181,7 @@ def towards(way: np.ndarray) -> int:
 
 
 def begin(batch: Batch, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Reset these rows, (B,) bool, by draws that the twin can be given too."""
+    """Reset these rows, (B,) bool, with draws that the twin can use too."""
     draws = rng.random((batch.size, batch.world.reset_draws))
     batch.world.kernels.reset(batch.world.params, batch.state, rows, draws)
     batch.look()
@@ -190,7 +190,7 @@ def begin(batch: Batch, rows: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 @pytest.mark.parametrize("rules", [*RULES.values(), HEROES], ids=[*RULES, "heroes"])
 def test_episodes_run_as_the_twin(rules: Combat) -> None:
-    """Rows 0 to 3 fight; in 4 and 5 only the first ally does. Everyone else acts at random, available or not."""
+    """In rows 0 to 3 all allies fight; in 4 and 5 only the first does. The other allies act at random, available or not."""
     rng = np.random.default_rng(11)
     batch = Batch(build(rules), size=8)
     B, N, A = batch.mask.shape
@@ -221,7 +221,7 @@ FIRST = np.arange(8)
 
 
 def scene(rules: Combat, places: dict[int, Point], rows: int = 1) -> Batch:
-    """Equal battles of these units only, at full strength; their posts are where they stand. The others are dead."""
+    """Return equal battles of these units only, at full strength, with posts where they stand. The others are dead."""
     batch, n = Batch(build(rules), rows), len(rules.allies)
     batch.reset()
     batch.state.health[:] = 0.0
@@ -235,13 +235,13 @@ def scene(rules: Combat, places: dict[int, Point], rows: int = 1) -> Batch:
 
 
 def step(batch: Batch, *actions: int) -> None:
-    """The same actions in every battle. The partner does nothing where none is given: it is dead."""
+    """Step with the same actions in every battle. Without an action, the partner does nothing: it is dead."""
     given = (*actions, *[NOTHING] * (batch.mask.shape[1] - len(actions)))
     batch.step(np.tile(np.array(given, dtype=np.int64), (batch.size, 1)))
 
 
 def hits_until(steps: int, period: int) -> np.ndarray:
-    """How many of the loops c, c + period, c + 2 period, … lie in the first `steps` steps, for c = 0..7."""
+    """Return how many of the loops c, c + period, c + 2 period, … are in the first `steps` steps, for c = 0..7."""
     return np.array([len(range(c, 8 * steps, period)) for c in FIRST])
 
 
@@ -433,7 +433,7 @@ def test_simultaneous_deaths() -> None:
 
 
 def told(batch: Batch) -> dict[str, object]:
-    """What `info` says of the first environment."""
+    """Return the first environment's `info`."""
     return {name: values[0].item() for name, values in batch.world.info(batch.state).items()}
 
 
@@ -494,7 +494,7 @@ def test_second_shot_on_the_dead_is_lost() -> None:
 
 
 def win(rules: Combat, batch: Batch) -> float:
-    """Allies that cannot die kill one enemy after the other: the rewards' sum."""
+    """Return the sum of rewards when allies that cannot die kill one enemy after the other."""
     total, n = 0.0, len(rules.allies)
     for _ in range(600):
         batch.state.health[:, :n] = IMMORTAL
@@ -508,7 +508,7 @@ def win(rules: Combat, batch: Batch) -> float:
 
 
 def first_enemy(batch: Batch, i: int, n: int) -> int:
-    """Only ever shoot at the living enemy of the lowest index, so that nobody is hit and then left alone."""
+    """Attack only the living enemy of the lowest index, so that no enemy is hit and then left alone."""
     first = int((batch.state.health[0, n:] > 0).argmax())
     if batch.mask[0, i, ATTACK + first]:
         return ATTACK + first
@@ -648,6 +648,16 @@ def test_observation_and_state_by_hand() -> None:
     enemies = [0.3, -3 / 32, 4 / 32, 0.2, 1, 3.5 / 32, 0, 1, *[0] * 16]
     last = [0] * 12 + [0] * 6 + [1] + [0] * 5
     np.testing.assert_allclose(batch.global_state()[0], allies + enemies + last, atol=1e-6)
+
+
+@pytest.mark.parametrize(("distance", "seen"), [(9.0, True), (9.01, False)])
+def test_units_at_exactly_the_sight_range_are_seen(distance: float, seen: bool) -> None:
+    # An enemy to the east and the partner to the north, both as far away as a marine sees.
+    batch = scene(SMAC1, {ALLY: (10, 16), PARTNER: (10, 16 + distance), ENEMY: (10 + distance, 16)})
+    batch.look()
+    enemy = [0, 1, 1, 0, 1] if seen else [0] * 5  # attackable, distance, dx, dy, health
+    partner = [1, 1, 0, 1, 1] if seen else [0] * 5  # visible, distance, dx, dy, health
+    assert batch.obs[0, ALLY].tolist() == [1, 1, 1, 1, *enemy, *[0] * 15, *partner, 1]
 
 
 def test_lower_index_of_two_equally_near() -> None:

@@ -1,4 +1,4 @@
-"""Pictures: everything is on them, in the right place."""
+"""Pictures: all bodies are on them, in the right place."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from macop_aht.scenarios.drawing import COLOURS, HEADER, WIDTH, Screen
 
 
 def share(picture, role):
-    """How much of the picture has a role's colour."""
+    """Return the share of the picture that has a role's colour."""
     colour = [int(COLOURS[role][i : i + 2], 16) for i in (1, 3, 5)]
     return (np.abs(picture.astype(int) - colour).max(axis=-1) < 12).mean()
 
@@ -79,7 +79,7 @@ def test_text():
 
 
 def drawn(world, **state):
-    """The text of a world with entries of its state written over, without the caption."""
+    """Return the text of a world with overwritten entries of its state, without the caption."""
     batch = Batch(world, 1)
     batch.reset()
     for name, value in state.items():

@@ -1,4 +1,4 @@
-"""The Gymnasium, vector and PettingZoo forms: their own checkers, and each form against the others."""
+"""The Gymnasium, vector and PettingZoo forms: their official checkers, and each form against the others."""
 
 import copy
 import pickle
@@ -77,7 +77,7 @@ def test_pettingzoo_checkers(name):
 
 
 def assert_same(got, expected, where):
-    """Equality through nested dicts of infos, where only the environments marked by `_key` count."""
+    """Assert equality of nested infos, but only for the environments that the `_key` arrays mark."""
     assert set(got) == set(expected), where
     for key, value in expected.items():
         if isinstance(value, dict):
@@ -231,7 +231,7 @@ def test_gym_make_imports_the_package_by_itself():
 
 @pytest.mark.parametrize("name", BUILTIN)
 def test_copies_play_on_like_the_original(name):
-    """deepcopy and pickle, in mid-episode, single and vector, with a teammate that remembers and draws."""
+    """deepcopy and pickle mid-episode, single and vector, with a teammate that has memory and random draws."""
     teammate = ["scripted+noisy=0.3", "random+sticky=0.5"]
     for env in (make(name, teammate=teammate).unwrapped, gym.make_vec(env_id(name), num_envs=3, teammate=teammate)):
         env.reset(seed=0)

@@ -1,4 +1,4 @@
-"""Bad parameters are refused with the fix, good ones of any kind are taken, and scripts do what they say."""
+"""Bad parameters are refused with the fix, good ones of any type are accepted, and scripts do what they say."""
 
 import pickle
 from dataclasses import replace

@@ -36,14 +36,14 @@ def make_twin(name: str) -> Foraging:
 
 
 def put(batch: Batch, **values: object) -> None:
-    """Write over entries of the state."""
+    """Overwrite entries of the state."""
     for name, value in values.items():
         getattr(batch.state, name)[:] = value
     batch.look()
 
 
 def twin_arrays(twins: list[Foraging]) -> dict[str, np.ndarray]:
-    """State, observation and mask of all twins, as the batch has them."""
+    """Return state, observation and mask of all twins, in the form of the batch."""
     states = [twin.state() for twin in twins]
     arrays = {name: np.array([state[name] for state in states]) for name in states[0]}
     arrays["obs"] = np.array([twin.observation() for twin in twins])
@@ -53,7 +53,7 @@ def twin_arrays(twins: list[Foraging]) -> dict[str, np.ndarray]:
 
 
 def assert_equal(batch: Batch, expected: dict[str, np.ndarray], inputs: dict[str, np.ndarray]) -> None:
-    """The batch holds exactly what the twins say; where not, name the first environment that differs."""
+    """Assert that the batch equals the twins; the message names the first environment that differs."""
     for name, wanted in expected.items():
         source = batch.state if name in batch.state._fields else batch
         value = getattr(source, name)
@@ -75,7 +75,7 @@ def step_twins(twins: list[Foraging], action: np.ndarray) -> dict[str, np.ndarra
 
 
 def random_states(twin: Foraging, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """States that could not all be played, half of them crowded around a food."""
+    """Return random states, also unreachable ones; in half of them the agents crowd around a food."""
     n, foods = len(twin.players), twin.foods
     states: dict[str, list] = {"pos": [], "level": [], "food": [], "met": []}
     for _ in range(count):
@@ -165,7 +165,7 @@ def test_whole_episodes_equal_the_twin(name: str) -> None:
 
 
 def play(world: World, pos: list, action: list[int], **state: object) -> Batch:
-    """One environment after one step from this state."""
+    """Return one environment after one step from this state."""
     batch = Batch(world, 1)
     batch.reset()
     put(batch, pos=pos, **state)
@@ -233,7 +233,7 @@ def test_the_counter_looks_after_the_move(what: str, before: list, action: list[
 
 
 def test_the_counter_counts_before_the_loading() -> None:
-    """Two agents are at the food, and a third one comes to the side of one of them: this meeting pays already."""
+    """Two agents are at the food, and a third comes to the side of one of them: this meeting already pays."""
     world = build("LBF1", foods=((2, 2),), n_agents=3)
     for met, reward in ((0, 0.0), (1, 1.0)):
         batch = play(world, [(1, 2), (2, 1), (1, 0)], [STAY, STAY, EAST], level=1, food=2, met=met)
@@ -312,7 +312,7 @@ def test_spawns_and_levels(name: str) -> None:
 
 
 def assert_uniform(counts: np.ndarray) -> None:
-    """Chi-square, with a bound that chance would pass once in a million times; the seeds are fixed all the same."""
+    """Check uniformity by chi-square. Chance passes the bound once in a million times; the seeds are fixed."""
     expected, freedom = counts.sum() / len(counts), len(counts) - 1
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < freedom + 7 * np.sqrt(2 * freedom), counts

@@ -1,4 +1,4 @@
-"""The engine against plain twins and numbers worked out by hand."""
+"""The learning engine against plain twins and numbers worked out by hand."""
 
 import copy
 import threading
@@ -104,7 +104,7 @@ def test_what_no_helper_has_begun_is_done_where_it_is_wanted():
 
 
 def test_compiled_tanh_is_tanh_everywhere():
-    """Seen through the new gate of a cell that resets everything: with update at 0, memory is tanh of the gate."""
+    """The test looks through the new gate of a cell that resets everything: with update at 0, memory is tanh of the gate."""
     values = torch.cat([torch.linspace(-12, 12, 40_001), torch.tensor([0.0, 1e-6, -1e-6, 1e30, -1e30])])
     gates = torch.full((1, len(values), 12), -30.0)
     gates[0, :, 8:] = values[:, None]
@@ -116,7 +116,7 @@ def test_compiled_tanh_is_tanh_everywhere():
 
 
 def filled_replay(world, population=4, episodes=12, seed=0, equal=False):
-    """Random episodes of random lengths, some of them cut off by the time limit."""
+    """Return a replay of random episodes of random lengths, some of them truncated."""
     rng = np.random.default_rng(seed)
     replay = Replay(world, population, episodes, with_state=True)
     for p in range(population):
@@ -134,7 +134,7 @@ def filled_replay(world, population=4, episodes=12, seed=0, equal=False):
 
 
 def padded(replay, p, slots, through_limit):
-    """The same episodes of one member, padded to equal length, read straight from the arrays."""
+    """Return the same episodes of one member, padded to equal length, read from the arrays."""
     length = replay.length[p, slots]
     steps = int(length.max()) + through_limit
     at = np.minimum(np.arange(steps), replay.limit)
@@ -222,7 +222,7 @@ def test_replay_is_a_ring_and_hides_unfinished_episodes():
 
 
 def tiny_batch():
-    """One team, two agents, two actions; one episode of three steps, and one of one step."""
+    """Return a batch of one team, two agents, two actions; one episode has three steps, and one has one step."""
     counts, following = (2, 1, 1), torch.tensor([2, 0, 3, 0])
     mask = torch.ones(1, 4, 2, 2, dtype=torch.bool)
     mask[0, 2, 0, 1] = False  # at the second step the first agent may not take its best action
@@ -356,7 +356,7 @@ def test_encoding():
 
 
 def test_what_is_collected_is_what_was_played():
-    """The replay's Q values, recomputed over whole episodes, choose the very actions that were taken step by step."""
+    """The replay's Q values, recomputed over whole episodes, choose the actions that were taken step by step."""
     world = build("LBF4")
     net = Stack(Shape.of(world), 3, generator())
     replay = Replay(world, 3, capacity=40, with_state=True)
@@ -387,7 +387,7 @@ def test_exploration_is_uniform_over_available_actions():
 
 
 def test_actions_are_drawn_by_the_softmax_of_their_values():
-    """Of those agents that draw; an action that is not available is never drawn, and the others take the best."""
+    """Only for the agents that draw; unavailable actions are never drawn, and the other agents take the best."""
     world = build("LBF4")
     net = Stack(Shape.of(world), 1, torch.Generator().manual_seed(0))
     values = torch.tensor([1.0, 0.0, 0.5, -1.0, 2.0])
@@ -405,7 +405,7 @@ def test_actions_are_drawn_by_the_softmax_of_their_values():
 
 
 def test_those_who_take_actions_for_others():
-    """They do what they take for the best, but nothing that is not available."""
+    """An agent with permuted actions plays what it takes for the best, but no unavailable action."""
     world = build("LBF4")
     net = Stack(Shape.of(world), 1, generator())
     with torch.no_grad():
@@ -516,7 +516,7 @@ def train_teams(world, config, seed, device):
 
 
 def test_teammates_change_in_mid_episode():
-    """The teams of two environments change places: each acts as the other did, from a memory of nothing; the ego goes on."""
+    """The teammates of two environments are swapped: each acts as the other did, from empty memory; the ego is unaffected."""
     world = build("CN2")
     ego, mates = Ego(Shape.of(world), 2, torch.Generator().manual_seed(0)), Stack(Shape.of(world), 3)
     pairs = np.array([(0, 0), (1, 1), (0, 2)])
@@ -593,7 +593,7 @@ def test_targets_are_copied_when_asked():
 
 
 def test_a_trivial_team_is_learnt():
-    """A corridor in which both agents must walk to the food in the middle: from chance to certainty in seconds."""
+    """In a corridor, both agents must walk to the food in the middle. The team learns it in seconds."""
     world = build("LBF4", shape=(1, 7), foods=((0, 3),), spawn=((0, 0), (0, 6)), limit=6)
     config = SelfPlayConfig(2, 6_000, TrainingConfig(epsilon_steps=2_000, ratio=4, target_every=50))
     learner = train_teams(world, config, seed=0, device=CPU)

@@ -31,7 +31,7 @@ WORLDS: dict[str, World] = {name: build(name) for name in ("PP1", "PP2", "CN2", 
 
 
 def make_twin(name: str) -> Particles:
-    """The figures of SCENARIOS.md, typed a second time."""
+    """Build the twin from the figures of the scenarios, typed a second time."""
     predator = Body(radius=0.075, acceleration=3.0, max_speed=1.0)
     if name == "PP1":
         bodies = [predator] * 2 + [Body(radius=0.05, acceleration=2.4, max_speed=0.4)] * 3
@@ -52,14 +52,14 @@ def make_twin(name: str) -> Particles:
 
 
 def put(batch: Batch, **values: object) -> None:
-    """Write over entries of the state."""
+    """Overwrite entries of the state."""
     for name, value in values.items():
         getattr(batch.state, name)[:] = value
     batch.look()
 
 
 def twin_arrays(twins: list[Particles]) -> dict[str, np.ndarray]:
-    """State, observation and mask of all twins, as the batch has them."""
+    """Return state, observation and mask of all twins, in the form of the batch."""
     states = [twin.state() for twin in twins]
     arrays = {name: np.array([state[name] for state in states]) for name in states[0]}
     arrays["obs"] = np.array([twin.observation() for twin in twins])
@@ -74,7 +74,7 @@ def step_twins(twins: list[Particles], action: np.ndarray, draws: np.ndarray) ->
 
 
 def assert_close(batch: Batch, expected: dict[str, np.ndarray], inputs: dict[str, np.ndarray]) -> None:
-    """The batch holds what the twins say, to 1e-6; where not, name the environment that differs most."""
+    """Assert that the batch equals the twins up to 1e-6; the message names the environment that differs most."""
     for name, wanted in expected.items():
         source = batch.state if name in batch.state._fields else batch
         value = getattr(source, name)
@@ -90,7 +90,7 @@ def assert_close(batch: Batch, expected: dict[str, np.ndarray], inputs: dict[str
 
 
 def random_states(twin: Particles, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Crowds and loose states of bodies at all speeds; agents near landmarks; in a quarter, two bodies just touch."""
+    """Return crowds and loose states of bodies at all speeds; agents near landmarks; in a quarter, two bodies just touch."""
     bodies, marks, n = twin.world.agents, len(twin.world.landmarks), twin.n_agents
     spread = rng.choice([0.15, 0.4, 1.2], (count, 1, 1))
     pos = rng.uniform(-1, 1, (count, len(bodies), 2)) * spread + rng.uniform(-1, 1, (count, 1, 2))
@@ -115,7 +115,7 @@ def direction(rng: np.random.Generator) -> np.ndarray:
 
 
 def contacts(twin: Particles, pos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which environments have overlapping bodies, and which a pair within a few margins of touching: (B,) (B,)."""
+    """Return which environments have overlapping bodies, and which a pair that almost touches: (B,) (B,)."""
     radius = np.array([body.size for body in twin.world.agents])
     first, second = np.triu_indices(len(radius), k=1)
     gap = np.linalg.norm(pos[:, first] - pos[:, second], axis=-1) - radius[first] - radius[second]
@@ -153,7 +153,7 @@ def test_one_step_from_any_state_equals_the_twin(name: str) -> None:
 
 
 def goals(state: State, n: int) -> np.ndarray:
-    """Where the agents want to go: the first prey, or a landmark each; in every fourth environment, all together."""
+    """Return where the agents want to go: the first prey, or a landmark each; in every fourth environment, all to one place."""
     if state.landmark.shape[1]:
         goal = state.landmark[:, np.arange(n) % state.landmark.shape[1]]
     else:
@@ -164,7 +164,7 @@ def goals(state: State, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_whole_episodes_equal_the_twin(name: str) -> None:
-    """The twins get only the first state of an episode, so that errors would add up."""
+    """The twins get only the first state of an episode, so errors would add up."""
     rng, count = np.random.default_rng(4), 16
     batch = Batch(WORLDS[name], count)
     batch.seed(range(500, 500 + count))
@@ -193,7 +193,7 @@ def test_whole_episodes_equal_the_twin(name: str) -> None:
 
 
 def at_rest(world: World, pos: list, **values: object) -> Batch:
-    """One environment with everything at rest in these places."""
+    """Return one environment with everything at rest in these places."""
     batch = Batch(world, 1)
     batch.reset()
     put(batch, pos=pos, vel=0.0, **values)
@@ -271,7 +271,7 @@ def test_catching_by_hand(what: str, predators: list, caught: bool) -> None:
 
 
 def test_catching_takes_the_same_step() -> None:
-    """The predators are near it one after the other."""
+    """The predators are near the prey one after the other, which does not catch it."""
     batch = at_rest(WORLDS["PP1"], [(0.2, 0.0), (-0.3, 0.0), (0.0, 0.0), *FAR[:2]])
     put(batch, vel=np.array([(1.0, 0.0), (1.0, 0.0), (0, 0), (0, 0), (0, 0)]))
     batch.step(np.array([[NOTHING, NOTHING]]))
@@ -366,7 +366,7 @@ def test_random_prey_actions_are_uniform() -> None:
 
 
 def assert_uniform(counts: np.ndarray) -> None:
-    """Chi-square, with a bound that chance would pass once in a million times; the seeds are fixed all the same."""
+    """Check uniformity by chi-square. Chance passes the bound once in a million times; the seeds are fixed."""
     expected, freedom = counts.sum() / len(counts), len(counts) - 1
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < freedom + 7 * np.sqrt(2 * freedom), counts

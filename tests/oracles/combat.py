@@ -54,7 +54,7 @@ EVENTS = (  # what `Battle.log` counts
 
 @dataclass(eq=False)
 class Fighter:
-    """A unit on the field. Who has no health is dead."""
+    """A unit on the field. It is dead without health."""
 
     kind: Unit
     x: float
@@ -82,7 +82,7 @@ class Battle:
 
     @property
     def living(self) -> list[Fighter]:
-        """Everyone alive, allies first: the order of the indices."""
+        """Return all living units, allies first, by index."""
         return [unit for unit in self.allies + self.enemies if unit.alive]
 
     @property
@@ -92,7 +92,7 @@ class Battle:
 
 @dataclass
 class Intent:
-    """What a unit is about to do in a game loop: walk (dx, dy), and hit its target if it then can."""
+    """The plan of a unit in a game loop: walk (dx, dy), and hit its target if it can then."""
 
     dx: float = 0.0
     dy: float = 0.0
@@ -100,12 +100,12 @@ class Intent:
 
 
 def distance(one: Fighter, other: Fighter) -> float:
-    """From centre to centre."""
+    """Return the distance from centre to centre."""
     return math.hypot(one.x - other.x, one.y - other.y)
 
 
 def weapon_range(shooter: Fighter, target: Fighter) -> float:
-    """The weapon's range counts from edge to edge; this is what it comes to from centre to centre."""
+    """Return the weapon's range from centre to centre; it is given from edge to edge."""
     return shooter.kind.radius + shooter.kind.reach + target.kind.radius
 
 
@@ -114,7 +114,7 @@ def in_range(shooter: Fighter, target: Fighter) -> bool:
 
 
 def nearest(battle: Battle, unit: Fighter, others: list[Fighter]) -> Fighter | None:
-    """The lower index, where two are equally near: whoever has walked exactly into range is, but for rounding."""
+    """Return the nearest unit; of equally near ones, the lower index. Rounding must not decide between them."""
     if not others:
         return None
     least = min(distance(unit, other) for other in others)
@@ -127,7 +127,7 @@ def nearest(battle: Battle, unit: Fighter, others: list[Fighter]) -> Fighter | N
 
 
 def reset(rules: Combat, draws: list[float]) -> Battle:
-    """Everyone at full strength around its spawn; the draws are from 0..1, two (x, y) per unit, allies first."""
+    """Place all units at full strength around their spawns; draws are from 0..1, two (x, y) per unit, allies first."""
 
     def place(number: int, spawn: tuple[float, float]) -> tuple[float, float]:
         x, y = ((2 * draws[2 * number + axis] - 1) * rules.jitter for axis in (0, 1))
@@ -146,7 +146,7 @@ def reset(rules: Combat, draws: list[float]) -> Battle:
 
 
 def fresh(kind: Unit, x: float, y: float) -> Fighter:
-    """At full strength, with the weapon ready, and calm for long enough."""
+    """Return a unit at full strength, with a ready weapon, and without recent damage."""
     return Fighter(kind, x, y, kind.health, kind.shield, calm=kind.shield_delay * LOOPS_PER_SECOND)
 
 
@@ -176,7 +176,7 @@ def mask(rules: Combat, battle: Battle) -> list[list[int]]:
 
 
 def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool]:
-    """The reward, and whether the episode has ended. Changes the battle."""
+    """Step the battle in place, and return the reward and whether the episode has ended."""
     orders = [carried_out(rules, battle, ally, action) for ally, action in zip(battle.allies, actions, strict=True)]
     battle.last_action = list(orders)
     points = 0.0
@@ -194,7 +194,7 @@ def step(rules: Combat, battle: Battle, actions: list[int]) -> tuple[float, bool
 
 
 def carried_out(rules: Combat, battle: Battle, ally: Fighter, action: int) -> int:
-    """An unavailable action is a stop, and for the dead the no-op."""
+    """Return the action that is carried out: stop for an unavailable one, no-op for the dead."""
     if available(rules, battle, ally, action):
         return action
     battle.log["unavailable actions"] += 1
@@ -202,7 +202,7 @@ def carried_out(rules: Combat, battle: Battle, ally: Fighter, action: int) -> in
 
 
 def game_loop(rules: Combat, battle: Battle, orders: list[int]) -> float:
-    """The points that the allies make in it."""
+    """Run a game loop, and return the points that the allies make in it."""
     fighting = battle.living  # whoever dies in this loop still does what it was about to do
     intents = []
     for ally, order in zip(battle.allies, orders, strict=True):
@@ -257,14 +257,14 @@ def enemy_intent(rules: Combat, battle: Battle, enemy: Fighter) -> Intent:
 
 
 def pursuit(unit: Fighter, target: Fighter) -> Intent:
-    """Out of its weapon's range a unit walks towards its target, at most into range."""
+    """Return the walk of a unit out of its weapon's range: towards its target, at most into range."""
     intent = walk(unit, target.x, target.y, stop_at=weapon_range(unit, target))
     intent.target = target
     return intent
 
 
 def walk(unit: Fighter, x: float, y: float, stop_at: float) -> Intent:
-    """Straight towards (x, y), to `stop_at` from it at the nearest."""
+    """Return the way straight to (x, y), ending at `stop_at` from it."""
     way = math.hypot(x - unit.x, y - unit.y)
     length = min(unit.kind.speed / LOOPS_PER_SECOND, way - stop_at)
     if length <= 0:
@@ -289,7 +289,7 @@ def move(battle: Battle, fighting: list[Fighter], intents: list[Intent]) -> None
 
 
 def push_on(battle: Battle, unit: Fighter, fighting: list[Fighter]) -> tuple[float, float]:
-    """Away from everyone it overlaps, by a quarter of the overlap."""
+    """Return the push away from all units that it overlaps, by a quarter of each overlap."""
     x = y = 0.0
     for other in fighting:
         overlap = unit.kind.radius + other.kind.radius - distance(unit, other)
@@ -302,7 +302,7 @@ def push_on(battle: Battle, unit: Fighter, fighting: list[Fighter]) -> tuple[flo
 
 
 def away(battle: Battle, unit: Fighter, other: Fighter, fighting: list[Fighter]) -> tuple[float, float]:
-    """The direction from the other; from the very same place the lower index goes east and the higher one west."""
+    """Return the direction away from the other; at the same point, the lower index goes east and the higher west."""
     gap = distance(unit, other)
     if gap > 0:
         return (unit.x - other.x) / gap, (unit.y - other.y) / gap
@@ -341,7 +341,7 @@ def hits(rules: Combat, battle: Battle, fighting: list[Fighter], intents: list[I
 
 
 def hit(battle: Battle, shooter: Fighter, target: Fighter) -> float:
-    """The damage done to shield and health together."""
+    """Hit a unit, and return the damage to shield and health together."""
     before = target.shield + target.health
     for _ in range(shooter.kind.strikes):
         absorbed = min(target.shield, shooter.kind.damage)

@@ -31,7 +31,7 @@ class Foraging(ForagingEnv):
     def inject(
         self, pos: Sequence[Cell], level: Sequence[int], food: Sequence[int], met: int = 0, clock: int = 0
     ) -> None:
-        """Begin in this state: a cell and a level per agent, a level per food (0: gone), meetings and steps so far."""
+        """Begin in this state: a cell and a level per agent, a level per food (0: collected), meetings and steps so far."""
         for player, (row, col), strength in zip(self.players, pos, level, strict=True):
             player.setup((int(row), int(col)), int(strength), self.field_size)
         self.field[:] = 0
@@ -41,7 +41,7 @@ class Foraging(ForagingEnv):
         self._gen_valid_moves()
 
     def step(self, actions: Sequence[int]) -> tuple[list[list[float]], float, bool, bool, dict]:
-        """Move as lbforaging does, count the meeting, load."""
+        """Move as lbforaging does, count the meeting, collect."""
         super().step([MOVES[a] for a in actions])
         self.met += any(self.adjacent_players(*player.position) for player in self.players)
         reward, terminated = self._load()
@@ -49,7 +49,7 @@ class Foraging(ForagingEnv):
         return self.observation(), reward, terminated, truncated, {}
 
     def _load(self) -> tuple[float, bool]:
-        """The first food that has enough strength next to it is collected, and ends the episode."""
+        """Collect the first food with enough strength next to it, and end the episode."""
         for cell in self.foods:
             strength = sum(player.level for player in self.adjacent_players(*cell))
             if self.field[cell] > 0 and strength >= self.field[cell]:
@@ -58,7 +58,7 @@ class Foraging(ForagingEnv):
         return 0.0, False
 
     def observation(self) -> list[list[float]]:
-        """What each agent sees: foods, itself, the others."""
+        """Return what each agent observes: foods, itself, the other agents."""
         foods = [x for cell in self.foods for x in (cell if self.field[cell] > 0 else (-1, -1))]
         rows = []
         for player in self.players:
@@ -67,11 +67,11 @@ class Foraging(ForagingEnv):
         return rows
 
     def mask(self) -> list[list[int]]:
-        """1 where an action is possible: (N,5)."""
+        """Return 1 for possible actions: (N,5)."""
         return [[int(self._is_valid_action(player, move)) for move in MOVES] for player in self.players]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes, by the names of the kernel's state."""
+        """Return everything that changes, with the names of the kernel's state."""
         return {
             "pos": np.array([player.position for player in self.players]),
             "level": np.array([player.level for player in self.players]),

@@ -1,4 +1,4 @@
-"""One team's network, mixer and update, written plainly: nn.GRU, padded batches, autograd, one team at a time."""
+"""The twin of the learner: one team's network, mixer and update in plain torch, with nn.GRU and padded batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def linear(weights: dict, name: str) -> nn.Linear:
-    """A torch layer with a stack member's weights, which are (in, out) there."""
+    """Return a torch layer with the weights of a stack member, which are (in, out) there."""
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     layer = nn.Linear(*weight.shape)
     layer.weight.data, layer.bias.data = weight.t().clone(), bias.clone()
@@ -35,7 +35,7 @@ class PlainNet(nn.Module):
         return q.view(episodes, agents, steps, -1).transpose(1, 2)
 
     def stack_weights(self) -> dict:
-        """The weights again in the stack's form."""
+        """Return the weights in the form of the stack."""
         found = {
             "backbone.gru_input.weight": self.gru.weight_ih_l0.t(),
             "backbone.gru_hidden.weight": self.gru.weight_hh_l0.t(),

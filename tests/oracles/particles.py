@@ -24,7 +24,7 @@ class Body(NamedTuple):
 
 
 class View(NamedTuple):
-    """What the rules look at, in plain tuples."""
+    """The figures that the rules look at, in plain tuples."""
 
     places: list[Point]  # of all bodies, the agents first
     velocities: list[Point]
@@ -74,7 +74,7 @@ class Spread:
 
 
 class Particles:
-    """An mpe2 world in a state put in from outside. The first `n_agents` bodies act, what remains are prey."""
+    """An mpe2 world in a state that is set from outside. The first `n_agents` bodies act; the rest are prey."""
 
     def __init__(
         self, n_agents: int, bodies: Sequence[Body], n_landmarks: int, rules: Hunt | Spread, limit: int = 25
@@ -125,7 +125,7 @@ class Particles:
         return [self.rules.observation(view, i) for i in range(self.n_agents)]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes, by the names of the kernel's state."""
+        """Return everything that changes, with the names of the kernel's state."""
         view = self.view()
         return {
             "pos": np.array(view.places),
@@ -147,7 +147,7 @@ def offset(thing: Point, origin: Point) -> Point:
 
 
 def flee(place: Point, predators: Sequence[Point]) -> int:
-    """The action straight away from the nearest predator, along the axis of the larger offset."""
+    """Return the action away from the nearest predator, along the axis of the larger offset."""
     dx, dy = offset(place, min(predators, key=lambda predator: dist(place, predator)))
     if abs(dx) >= abs(dy):
         return 2 if dx >= 0 else 1  # +x, -x

@@ -1,4 +1,4 @@
-"""What holds for the kernels of all scenarios, whatever happens in them."""
+"""Properties that hold for the kernels of all scenarios, in any state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ every_scenario = pytest.mark.parametrize("name", SCENARIOS)
 
 
 def snapshot(batch: Batch) -> Arrays:
-    """A copy of everything that can be seen of a batch, the leading axis always being the environments."""
+    """Return a copy of everything visible of a batch; the leading axis is always the environments."""
     seen = {f"state.{key}": value.copy() for key, value in batch.state._asdict().items()}
     for key in ("obs", "mask", "reward", "terminated", "truncated", "clock", "episode"):
         seen[key] = getattr(batch, key).copy()
@@ -53,7 +53,7 @@ def assert_same(left: Arrays, right: Arrays, rows: object = slice(None)) -> None
 
 
 def headings(world: World, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Actions (T,B,N) that get somewhere: every agent has an action that it takes two times out of three."""
+    """Return actions (T,B,N) that lead somewhere: every agent has an action that it takes two times out of three."""
     shape = (STEPS, size, world.n_agents)
     favourite = rng.integers(0, len(world.actions), shape[1:])
     return np.where(rng.random(shape) < 2 / 3, favourite, rng.integers(0, len(world.actions), shape))
@@ -95,7 +95,7 @@ def test_a_batch_equals_singles(name: str, seed: int, size: int, choice: int) ->
 @HISTORIES
 @given(seed=SEEDS, other=SEEDS, choice=SEEDS)
 def test_the_same_seed_gives_the_same_sequence(name: str, seed: int, other: int, choice: int) -> None:
-    """Also in a batch that was used before with another seed: nothing is left over."""
+    """This also holds in a batch that was used with another seed before."""
     world, rng = build(name), np.random.default_rng(choice)
     actions, restart = headings(world, 2, rng), rng.random((STEPS, 2)) < 0.1
     fresh = history(seeded(world, [seed, seed + 1]), actions, restart)
@@ -151,7 +151,7 @@ def test_permuting_environments_permutes_results(name: str, seed: int, order: li
 
 
 def foraging_state(family: LevelBasedForaging, rng: np.random.Generator) -> State:
-    """Agents in different free cells, some foods gone."""
+    """Agents are in different free cells, and some foods are collected."""
     foods = list(family.foods)
     level = rng.integers(1, 4, family.n_agents)
     food = np.where(rng.random(len(foods)) < 0.8, level.sum(), 0)
@@ -196,7 +196,7 @@ def combat_state(family: Combat, rng: np.random.Generator) -> State:
 
 
 def situation(name: str, choice: int) -> tuple[World, State]:
-    """A world and a state of it, from a number."""
+    """Return a world and a state of it, from a number."""
     make = {
         LevelBasedForaging: foraging_state,
         PredatorPrey: particle_state,
@@ -214,7 +214,7 @@ def put(batch: Batch, state: State) -> None:
 
 
 def all_outcomes(world: World, state: State) -> tuple[np.ndarray, np.ndarray, Arrays]:
-    """What comes of every joint action: mask (N,A) before, joint actions (J,N), and everything after, (J,...)."""
+    """Return the results of every joint action: mask (N,A) before, joint actions (J,N), and everything after, (J,...)."""
     joint = np.array(list(product(range(len(world.actions)), repeat=world.n_agents)))
     batch = seeded(world, [0] * len(joint))  # the same draws for all
     batch.reset()
@@ -232,7 +232,7 @@ def instead(joint: np.ndarray, i: int, action: int, n_actions: int) -> np.ndarra
 
 
 def idle(name: str, state: State, i: int) -> int:
-    """The action that does nothing."""
+    """Return the action that does nothing."""
     if name not in COMBAT:
         return 0
     return STOP if state["health"][i] > 0 else NOTHING
@@ -329,7 +329,7 @@ def test_what_combat_allows_is_done(name: str, choice: int) -> None:
 
 
 def effect(name: str, state: State, i: int, action: int) -> str:
-    """What must come of an allowed order that would not come of stopping; empty where that is left open."""
+    """Return what an allowed order must do that stopping would not; empty where this is open."""
     if NORTH <= action <= WEST:
         return "walks freely" if is_free(state, i) else "walks" if is_inside(state, i) else ""
     if action >= ATTACK and gap(name, state, i, action - ATTACK) > 1e-3:
@@ -340,7 +340,7 @@ def effect(name: str, state: State, i: int, action: int) -> str:
 
 
 def others_only_walk(state: State, joint: np.ndarray, mask: np.ndarray, i: int) -> np.ndarray:
-    """The joint actions in which ally i alone can shoot: (J,)."""
+    """Return the joint actions in which only ally i can shoot: (J,)."""
     quiet = np.ones(len(joint), dtype=bool)
     for j in range(joint.shape[1]):
         walks = (joint[:, j] >= NORTH) & (joint[:, j] <= WEST) & (mask[j][joint[:, j]] == 1)
@@ -349,7 +349,7 @@ def others_only_walk(state: State, joint: np.ndarray, mask: np.ndarray, i: int) 
 
 
 def assert_hit(state: State, after: Arrays, target: int, rows: np.ndarray) -> None:
-    """Of all enemies, the target alone was hurt; what shields regenerate in a step is less than a hit."""
+    """Assert that only the target was hurt, of all enemies; a shield regenerates less in a step than a hit takes."""
     hurt = after["state.health"][rows] + after["state.shield"][rows] < state["health"] + state["shield"]
     n_allies = len(state["health"]) - len(state["awake"])
     assert rows.any()
@@ -357,7 +357,7 @@ def assert_hit(state: State, after: Arrays, target: int, rows: np.ndarray) -> No
 
 
 def distances(state: State, i: int) -> np.ndarray:
-    """From ally i to all units, infinite to itself and to the dead: (U,)."""
+    """Return the distances from ally i to all units, infinite to itself and to the dead: (U,)."""
     distance = np.linalg.norm(state["pos"] - state["pos"][i], axis=1)
     distance[state["health"] <= 0] = np.inf
     distance[i] = np.inf
@@ -365,12 +365,12 @@ def distances(state: State, i: int) -> np.ndarray:
 
 
 def is_free(state: State, i: int) -> bool:
-    """Nobody can touch ally i in this step: both walk, radii add up to 1 at most, and a crowd bursts by less than 3."""
+    """Return whether nobody can touch ally i in this step: both walk, radii sum to 1 at most, a crowd bursts by less than 3."""
     return bool(distances(state, i).min() > 2 * WALK + 1.0 + 3.0)
 
 
 def is_inside(state: State, i: int) -> bool:
-    """Ally i cannot be pushed against the border in this step."""
+    """Return whether ally i cannot be pushed against the border in this step."""
     return bool((np.abs(state["pos"][i] - 16) < 16 - 3).all())
 
 
@@ -381,7 +381,7 @@ def assert_walked(state: State, after: Arrays, i: int, action: int, rows: np.nda
 
 
 def gap(name: str, state: State, i: int, enemy: int) -> float:
-    """How far the enemy is out of the weapon's range of ally i (edge to edge); negative where it is in range."""
+    """Return how far the enemy is outside the weapon's range of ally i (edge to edge); negative in range."""
     family: Combat = SCENARIOS[name].family
     unit, target = family.allies[i], family.enemies[enemy]
     distance = distances(state, i)[len(family.allies) + enemy]
