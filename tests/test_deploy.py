@@ -199,7 +199,7 @@ def test_a_generalist_head_plays_on_when_its_teammates_are_swapped():
     as_they_are = (episodes.noise == 0) & ~episodes.permuted
     assert changed[as_they_are].float().mean() > 0.5  # two groups have changed places
     assert not changed[~as_they_are].any()
-    for group, rows in enumerate(trainer._rollout._tables[1].rows):
+    for group, rows in enumerate(trainer._rollout.seats.stacks[1].rows):
         assert (trainer._group[rows // world.n_agents] == group).all()
     last = episodes.inputs[..., shape.obs : shape.obs + shape.actions]
     assert (last[0] == 0).all()
@@ -215,8 +215,8 @@ def test_a_generalist_head_plays_on_when_its_teammates_are_swapped():
 def test_the_teammates_actions_are_permuted_and_ours_are_not(monkeypatch):
     monkeypatch.setattr("macop_aht.export.generalist.NOISY", 0.0)
     (trainer, _), taken = trainer_in_cn2(), []
-    act = trainer._rollout.act
-    monkeypatch.setattr(trainer._rollout, "act", lambda luck: (act(luck), taken.append(trainer._rollout.action.copy())))
+    act = trainer._rollout.seats.act
+    monkeypatch.setattr(trainer._rollout.seats, "act", lambda play: (act(play), taken.append(play.action.copy())))
     with torch.no_grad():
         trainer.net.heads.head2.bias[0, NORTH] = 100.0
     episodes = trainer._play(swaps=0.0)

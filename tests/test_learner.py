@@ -396,7 +396,7 @@ def test_actions_are_drawn_by_the_softmax_of_their_values():
         net.heads.head2.bias[0] = values
     rollout = Rollout(world, Seating.self_play(net, 4_000), 0, torch.device("cpu"))
     rollout.batch.mask[:, :, 3] = 0
-    rollout.act(Exploration(np.zeros((1, 2)), drawn=np.array([True, False])))
+    rollout.act(Exploration(np.zeros((1, 2)), sampled=np.array([True, False])))
     chance = values.masked_fill(torch.arange(5) == 3, -torch.inf).softmax(dim=0)
     found = np.bincount(rollout.action[:, 0], minlength=5) / 4_000
     np.testing.assert_allclose(found, chance, atol=0.03)
@@ -416,7 +416,7 @@ def test_those_who_take_actions_for_others():
     # The second action has the value of the first, the third that of the last.
     taken_for[1, 1] = taken_for[2, 1] = [1, 0, 4, 3, 2]
     rollout.batch.mask[2, :, 2] = 0
-    rollout.act(Exploration(np.zeros((1, 2)), taken_for=taken_for))
+    rollout.act(Exploration(np.zeros((1, 2)), permuted=taken_for))
     assert rollout.action.tolist() == [[4, 4], [4, 2], [4, 1]]
 
 

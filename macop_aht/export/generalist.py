@@ -29,10 +29,12 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting, within
+from macop_aht.episodes.runner import Hook, Lockstep, run
 from macop_aht.export.synthetic import Swaps, environments
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
-from macop_aht.learner.rollout import Exploration, Rollout, Seating
+from macop_aht.learner.rollout import Rollout
+from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
 from macop_aht.scenarios.spec import World
 
 MINIBATCHES = 4  # of a round
@@ -164,30 +166,23 @@ class GeneralistTrainer:
 
     def _play(self, swaps: float) -> Episodes:
         rollout, world, size, rng = self._rollout, self._world, len(self._group), self._rng
-        everywhere, ours = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) < world.controllable
+        ours = np.arange(world.n_agents) < world.controllable
         noise, permuted = (rng.random(size) < NOISY) * rng.random(size), rng.random(size) < PERMUTED
         actions = np.broadcast_to(np.arange(len(world.actions)), (size, len(world.actions)))
         taken_for = np.where(permuted[:, None], rng.permuted(actions, axis=1), actions)
         mixed = np.where(ours[:, None], actions[:, None], taken_for[:, None])  # (B,N,A)
         swapping = Swaps(~permuted & (noise == 0), swaps, world.limit, rng)
-        exploration = Exploration(noise[:, None] * ~ours, PERSISTENCE, drawn=ours, taken_for=mixed)
-        rollout.begin(everywhere)
-        running, length, steps = everywhere.copy(), np.zeros(size, dtype=np.int64), []
-        while running.any():
-            batch = rollout.batch
-            seen = [array[:, ours] for array in (batch.obs, rollout.last_action, batch.mask)]
-            rollout.act(exploration)
-            over = rollout.step()
-            steps.append((*seen, self._group.copy(), rollout.action[:, ours], batch.reward * running / self._scale))
-            length += running
-            running &= ~over
-            swapping.make(rollout, self._group, len(steps))
-        obs, last, mask, group, action, reward = (np.stack(column) for column in zip(*steps, strict=True))
+        rollout.seats.exploration = Exploration(noise[:, None] * ~ours, PERSISTENCE, sampled=ours, permuted=mixed)
+        steps = _Steps(rollout.seats, ours, self._group, swapping)
+        length = run(rollout.play, [rollout.seats], hooks=[steps]).lengths[:, 0]
+        obs, last, mask, group, action, reward = (np.stack(column) for column in zip(*steps.found, strict=True))
         agent = torch.arange(world.controllable).expand(last.shape)
         inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
         allowed, played, taken = (torch.from_numpy(array) for array in (mask != 0, group, action))
         perturbations = torch.from_numpy(noise.astype(np.float32)), torch.from_numpy(permuted)
-        return Episodes(inputs, allowed, played, taken, reward.astype(np.float32), length, *perturbations)
+        return Episodes(
+            inputs, allowed, played, taken, (reward / self._scale).astype(np.float32), length, *perturbations
+        )
 
     @torch.no_grad()
     def _targets(self, episodes: Episodes, imitate: bool) -> Targets:
@@ -225,6 +220,24 @@ class GeneralistTrainer:
             known = ~episodes.permuted[at[1]].unsqueeze(-1)  # no head knows what is best with permuted actions
             loss = torch.lerp(loss, imitated, imitation * known.float())
         return loss.mean() - entropy * spread + 0.5 * off.square().mean()
+
+
+class _Steps(Hook):
+    """Records every step as the ego's agents see it, and swaps teammates when that is due."""
+
+    def __init__(self, seats: NetworkSeats, ours: np.ndarray, group: np.ndarray, swaps: Swaps) -> None:
+        """`ours` (N,) bool are the ego's agents; `group` (B,) is who plays where, and changes with every swap."""
+        self._seats, self._ours, self._group, self._swaps = seats, ours, group, swaps
+        self._seen: tuple[np.ndarray, ...] = ()
+        self.found: list[tuple[np.ndarray, ...]] = []
+
+    def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
+        parts = (play.batch.obs, play.last_action, play.batch.mask)
+        self._seen = (*(part[:, self._ours] for part in parts), self._group.copy(), play.action[:, self._ours])
+
+    def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
+        self.found.append((*self._seen, play.batch.reward * counted))
+        self._swaps.make(play, self._seats, self._group, len(self.found))
 
 
 def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma: float) -> np.ndarray:

@@ -16,7 +16,7 @@ from macop_aht.deploy.manifest import (
     ZeroShotInputs,
     ZeroShotOutputs,
 )
-from macop_aht.scenarios.batch import Batch
+from macop_aht.episodes.runner import Lockstep, run
 from macop_aht.scenarios.spec import World
 
 if TYPE_CHECKING:
@@ -27,23 +27,38 @@ PARITY = 1e-5  # the largest allowed difference of a Q value from torch's
 DECISIONS = 10_000  # recorded observations on which no action may differ,
 TIE = 1e-6  # unless the values of the two actions differ by less than this, which is rounding
 GOLDEN_ROWS = 8
+RECORDED = 64  # environments in lockstep
+
+
+class _RandomTeam:
+    """Random available actions in all seats; records what everybody sees."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng, self.rows = rng, 0
+        self.seen: list[np.ndarray] = []
+
+    def begin(self, play: Lockstep, rows: np.ndarray) -> None:
+        """Nothing is remembered."""
+
+    def act(self, play: Lockstep) -> None:
+        """Record the observations and draw all actions."""
+        obs, mask = play.batch.obs, play.batch.mask
+        self.seen.append(obs.reshape(-1, obs.shape[-1]).copy())
+        self.rows += len(self.seen[-1])
+        play.action[:] = (self._rng.random(mask.shape) * mask).argmax(axis=2)
+
+    def end(self, play: Lockstep, over: np.ndarray) -> None:
+        """Nothing is learnt."""
 
 
 def recorded_feed(world: World, hidden: int, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Return inputs of `agent.onnx`: observations from episodes of random actions, with random memories."""
-    rng, seen = np.random.default_rng(seed), [np.zeros((0, len(world.observations)), np.float32)]
-    batch = Batch(world, 64)
-    batch.seed(range(seed, seed + 64))
-    batch.reset()
-    while sum(map(len, seen)) < rows:
-        seen.append(batch.obs.reshape(-1, len(world.observations)).copy())
-        weight = rng.random(batch.mask.shape) * batch.mask
-        batch.step(weight.argmax(axis=2))
-        over = batch.terminated | batch.truncated
-        if over.any():
-            batch.reset(over)
+    rng = np.random.default_rng(seed)
+    team, play = _RandomTeam(rng), Lockstep(world, range(seed, seed + RECORDED))
+    most = -(-rows // (RECORDED * world.n_agents))  # steps, and so episodes of an environment at most
+    run(play, [team], max(most, 2), until=lambda: team.rows >= rows)
     return {
-        "obs": np.concatenate(seen)[:rows],
+        "obs": np.concatenate(team.seen)[:rows],
         "last_action": rng.integers(-1, len(world.actions), rows),
         "agent": rng.integers(0, world.n_agents, rows),
         "memory": rng.uniform(-1, 1, (rows, hidden)).astype(np.float32),

@@ -37,10 +37,12 @@ from torch import Tensor, nn
 from macop_aht.config import at_least, setting, within
 from macop_aht.deploy.manifest import BeliefParts
 from macop_aht.deploy.selectors import belief_parts
+from macop_aht.episodes.runner import Hook, Lockstep, run
 from macop_aht.export.synthetic import Swaps, environments
 from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
 from macop_aht.learner.recurrence import packing
-from macop_aht.learner.rollout import Exploration, Rollout, Seating
+from macop_aht.learner.rollout import Rollout
+from macop_aht.learner.seats import Exploration, Seating
 from macop_aht.learner.update import clip_per_member
 from macop_aht.scenarios.spec import World
 
@@ -221,47 +223,32 @@ class Collector:
         pairs = np.stack([np.zeros_like(self.group), self.group], axis=1)
         seating = Seating.cross_play(ego, groups, pairs, 1, world.controllable)
         self._rollout = Rollout(world, seating, seed, next(ego.parameters()).device)
-        self._world, self._heads, self._config = world, ego.n_heads, config
+        self._world, self.heads, self._config = world, ego.n_heads, config
+        self.seats, self.controllable = self._rollout.seats, world.controllable
         self._agent = torch.arange(world.controllable).expand(len(self.group), -1)
         width = config.members * Shape.of(world).hidden
         parts = belief_parts(groups.population, world.controllable, width, ego.n_heads)
         self._belief = torch.zeros(len(self.group), parts.size)
-        self._rng = np.random.default_rng([seed, 1])
+        self.rng = np.random.default_rng([seed, 1])
 
     def play(self, recogniser: Recogniser) -> Episodes:
         """Play an episode in every environment."""
-        rollout, world, rng, size = self._rollout, self._world, self._rng, len(self.group)
-        everywhere, theirs = np.ones(size, dtype=np.bool_), np.arange(world.n_agents) >= world.controllable
+        rng, size, limit = self.rng, len(self.group), self._world.limit
+        everywhere, theirs = np.ones(size, dtype=np.bool_), np.arange(self._world.n_agents) >= self._world.controllable
         guided, restless, trusting, noisy, forgetful = rng.random((5, size)) < 0.5
-        settle = rng.integers(0, max(int(LATEST * world.limit), 1), size) * (rng.random(size) > FROM_THE_START)
-        swaps = Swaps(everywhere, self._config.swaps, world.limit, rng)
-        exploration = Exploration(self._config.noise * noisy[:, None] * theirs)
-        rollout.begin(everywhere)
+        settle = rng.integers(0, max(int(LATEST * limit), 1), size) * (rng.random(size) > FROM_THE_START)
+        swaps = Swaps(everywhere, self._config.swaps, limit, rng)
+        self._rollout.seats.exploration = Exploration(self._config.noise * noisy[:, None] * theirs)
         self._belief[torch.from_numpy(forgetful)] = 0.0
-        head, running = rng.integers(0, self._heads, size), everywhere.copy()
-        result, length, steps = np.zeros(size, dtype=np.float32), np.zeros(size, dtype=np.int64), []
-        for step in range(world.limit):
-            obs, last = (array[:, ~theirs].copy() for array in (rollout.batch.obs, rollout.last_action))
-            best, probability = self._recognise(recogniser, obs, last, running)
-            settling, free = step == settle, step < settle
-            follows = free & guided | settling & trusting
-            changes = free & ~guided & restless & (rng.random(size) < NEW_HEAD) | settling & ~trusting
-            head = np.where(follows, best, np.where(changes, rng.integers(0, self._heads, size), head))
-            steps.append((obs, last, self.group.copy(), probability, head, ~free))
-            length += running
-            rollout.reseat(everywhere, head)
-            rollout.act(exploration)
-            over = rollout.step() & running
-            result[over] = rollout.batch.score[over]
-            running &= ~over
-            if not running.any():
-                break
-            swaps.make(rollout, self.group, step + 1)
-        seen, acted, group, believed, played, settled = (np.stack(column) for column in zip(*steps, strict=True))
-        return Episodes(seen, acted, group, believed, played, settled, result, length)
+        plan = _Plan(guided, restless, trusting, settle, swaps, rng.integers(0, self.heads, size))
+        seats = _RestlessSeats(self, recogniser, plan)
+        played = run(self._rollout.play, [seats], hooks=[seats])
+        seen, acted, group, believed, heads, settled = (np.stack(column) for column in zip(*seats.steps, strict=True))
+        result = played.returns[:, 0].astype(np.float32)
+        return Episodes(seen, acted, group, believed, heads, settled, result, played.lengths[:, 0])
 
     @torch.no_grad()
-    def _recognise(
+    def recognise(
         self, recogniser: Recogniser, obs: np.ndarray, last_action: np.ndarray, running: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return zero-shot's heads (B,) and belief (B,G). The belief stays as it is where an episode has ended."""
@@ -269,6 +256,53 @@ class Collector:
         values, probability, belief = recogniser.step(*inputs, self._belief)
         self._belief = torch.where(torch.from_numpy(running).unsqueeze(-1), belief, self._belief)
         return values.argmax(dim=-1).numpy(), probability.numpy()
+
+
+@dataclass
+class _Plan:
+    """What the ego does in a round's episodes, (B,) each."""
+
+    guided: np.ndarray  # it plays the head that the recogniser values most
+    restless: np.ndarray  # else it changes its head now and then
+    trusting: np.ndarray  # it settles on the head that the recogniser values most, not on a random one
+    settle: np.ndarray  # the step in which it settles
+    swaps: Swaps
+    head: np.ndarray  # that it plays
+
+
+class _RestlessSeats(Hook):
+    """All seats of a round: networks, and an ego that changes its head as the plan says. Records every step."""
+
+    def __init__(self, collector: Collector, recogniser: Recogniser, plan: _Plan) -> None:
+        self._collector, self._recogniser, self._plan = collector, recogniser, plan
+        self._seats, self._own = collector.seats, slice(collector.controllable)
+        self.steps: list[tuple[np.ndarray, ...]] = []
+
+    def begin(self, play: Lockstep, rows: np.ndarray) -> None:
+        """Forget everything in the environments in `rows`, (B,) bool."""
+        self._seats.begin(play, rows)
+
+    def act(self, play: Lockstep) -> None:
+        """Choose the ego's heads, record the step, and write all actions."""
+        plan, rng, size, step = self._plan, self._collector.rng, play.size, len(self.steps)
+        obs, last = (array[:, self._own].copy() for array in (play.batch.obs, play.last_action))
+        best, probability = self._collector.recognise(self._recogniser, obs, last, play.running)
+        settling, free = step == plan.settle, step < plan.settle
+        follows = free & plan.guided | settling & plan.trusting
+        changes = free & ~plan.guided & plan.restless & (rng.random(size) < NEW_HEAD) | settling & ~plan.trusting
+        drawn = rng.integers(0, self._collector.heads, size)
+        plan.head = np.where(follows, best, np.where(changes, drawn, plan.head))
+        self.steps.append((obs, last, self._collector.group.copy(), probability, plan.head, ~free))
+        self._seats.reseat(np.ones(size, dtype=np.bool_), plan.head)
+        self._seats.act(play)
+
+    def end(self, play: Lockstep, over: np.ndarray) -> None:
+        """Nothing is learnt between episodes."""
+
+    def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
+        """Swap teammates where that is due, unless everything is over."""
+        if (play.running & ~(play.batch.terminated | play.batch.truncated)).any():
+            self._plan.swaps.make(play, self._seats, self._collector.group, len(self.steps))
 
 
 def train(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from macop_aht.episodes.runner import Lockstep
 from macop_aht.learner.networks import Ego, Stack
-from macop_aht.learner.rollout import Rollout
+from macop_aht.learner.seats import NetworkSeats
 from macop_aht.scenarios.spec import World
 
 STEPS = 12_800  # about so many steps in a round, where all episodes are of the longest length
@@ -44,11 +45,11 @@ class Swaps:
         self._here, self._there = drawn[: 2 * pairs].reshape(2, pairs)
         self._step = rng.integers(1, max(limit // 2, 1) + 1, pairs)
 
-    def make(self, rollout: Rollout, group: np.ndarray, step: int) -> None:
-        """Make the swaps that are due after so many steps, in the rollout and in `group`, (B,)."""
+    def make(self, play: Lockstep, seats: NetworkSeats, group: np.ndarray, step: int) -> None:
+        """Make the swaps that are due after so many steps, in the seats and in `group`, (B,)."""
         due = self._step == step
         if due.any():
             here, there, to = self._here[due], self._there[due], np.arange(len(group))
             to[here], to[there] = there, here
-            rollout.exchange(to)
+            seats.exchange(play, to)
             group[to] = group.copy()

@@ -55,8 +55,8 @@ class Exploration:
     epsilon: np.ndarray  # (B,N) or what broadcasts to it: the probability of a random action
     persistence: float = 0.0  # the probability that it is the last action again, where that is available
     together: float = 0.0  # the probability that an environment's agents draw as one
-    drawn: np.ndarray | None = None  # (N,) bool: agents whose action is sampled from the softmax of its values
-    taken_for: np.ndarray | None = None  # (B,N,A): the action whose value each action gets
+    sampled: np.ndarray | None = None  # (N,) bool: agents whose action is sampled from the softmax of its values
+    permuted: np.ndarray | None = None  # (B,N,A): the action whose value each action gets
 
 
 class _Rows:
@@ -140,8 +140,8 @@ class NetworkSeats:
         mask = torch.from_numpy(batch.mask.reshape(rows, -1)).to(self._device)
         last = torch.from_numpy(play.last_action.reshape(rows)).to(self._device)
         flat, luck, permuted = play.action.reshape(rows), self._luck(batch.mask.shape), None
-        if exploration and exploration.taken_for is not None:
-            permuted = torch.from_numpy(exploration.taken_for.reshape(rows, -1)).to(self._device)
+        if exploration and exploration.permuted is not None:
+            permuted = torch.from_numpy(exploration.permuted.reshape(rows, -1)).to(self._device)
         with torch.no_grad():
             for own in self.stacks:
                 inputs = encode(own.net.shape, obs[own.place], last[own.place], own.agent)
@@ -160,9 +160,9 @@ class NetworkSeats:
 
     def _luck(self, shape: tuple[int, ...]) -> Tensor | None:
         """What is added to the values, (B*N,A), for the best of them to be a sample of their softmax (Gumbel's trick)."""
-        if self.exploration is None or self.exploration.drawn is None:
+        if self.exploration is None or self.exploration.sampled is None:
             return None
-        luck = self.rng.gumbel(size=shape) * self.exploration.drawn[:, None]
+        luck = self.rng.gumbel(size=shape) * self.exploration.sampled[:, None]
         return torch.from_numpy(luck.reshape(shape[0] * shape[1], -1).astype(np.float32)).to(self._device)
 
     def _explore(self, play: Lockstep, exploration: Exploration) -> None:
