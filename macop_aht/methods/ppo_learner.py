@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 class Environments(VecEnv):
     """B environments in lockstep, a teammate drawn for every episode; a new one begins where one has ended."""
 
-    def __init__(self, world: World, mates: Sequence[Policy], size: int, seed: int) -> None:
+    def __init__(self, world: World, teammates: Sequence[Policy], size: int, seed: int) -> None:
         super().__init__(size, *spaces_of(world))
         self.world, self._all = world, np.ones(size, dtype=np.bool_)
         self.batch = Batch(world, size)
-        self._population = Population(list(mates), self.batch, episodes_per_teammate=1)
+        self._population = Population(list(teammates), self.batch, episodes_per_teammate=1)
         seeds = list(range(seed, seed + size))
         self.batch.seed(seeds)
         self._population.seed(seeds, self._all)
@@ -139,13 +139,13 @@ class Watcher(BaseCallback):
             self._setup.watch("ego", self._progress, steps)
 
 
-def learn(setup: Setup[PpoConfig], ego: Ego, mates: Sequence[Policy], seed: int) -> None:
+def learn(setup: Setup[PpoConfig], ego: Ego, teammates: Sequence[Policy], seed: int) -> None:
     """Train the ego's network, in place."""
     config, world = setup.config.optimisation, setup.world
     with torch.random.fork_rng(devices=[]):  # Stable-Baselines3 seeds the generators of all
         model = PPO(
             EgoPolicy,
-            Environments(world, mates, config.envs, seed),
+            Environments(world, teammates, config.envs, seed),
             learning_rate=config.learning_rate,
             n_steps=config.rollout,
             batch_size=config.batch,
