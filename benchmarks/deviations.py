@@ -24,6 +24,7 @@ from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_p
 from macop_aht.learner.threads import use_threads
 from macop_aht.methods import presets
 from macop_aht.methods.macop import select
+from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios import build
 
 PENALTY = 0.5  # SMAC's, where its negative rewards are on
@@ -51,7 +52,7 @@ def self_play(
         for scenario in scenarios
         for name, options in SELF_PLAY.items()
         for seed in range(seeds)
-        if not finished or (selfplay.folder_of(scenario, seed, options, work) / "result.json").exists()
+        if not finished or macop.done(selfplay.folder_of(scenario, seed, options, work))
     ]
     results = pool.map(lambda job: selfplay.run(job[0], job[2], SELF_PLAY[job[1]], work), jobs)
     return [
@@ -109,13 +110,12 @@ def team_table(rows: list[dict[str, Any]]) -> list[str]:
 def ties(work: Path) -> list[str]:
     """Return a table: how often selection lost the one group with which the ego does worst, and would have by random ties."""
     counts: dict[tuple[str, str], list[float]] = {}
-    for path in sorted(work.glob("*-paper/decisions.jsonl")):
-        scenario, method = path.parent.name.split("-")[:2]
-        for line in path.read_text().splitlines():
-            decision = json.loads(line)
-            cross_play = decision.get("cross_play", [])
+    for folder in sorted(work.glob("*-paper")):
+        scenario, method = folder.name.split("-")[:2]
+        for decision in RunFolder(folder).decisions():
+            cross_play = decision.cross_play or []
             if cross_play and cross_play.count(min(cross_play)) == 1:
-                lost = loses_the_least_compatible(decision["self_play"], cross_play)
+                lost = loses_the_least_compatible(decision.self_play or [], cross_play)
                 count = counts.setdefault((scenario, method), [0, 0, 0])
                 counts[scenario, method] = [sum(both) for both in zip(count, (1, *lost), strict=True)]
     lines = ["| scenario | method | selections | ours loses it | lots would, on average |", "|---|---|---|---|---|"]
@@ -138,8 +138,7 @@ def whole_runs(scenario: str, seeds: int, finished: bool, pool: ThreadPoolExecut
         (name, seed)
         for name, options in WHOLE.items()
         for seed in range(seeds)
-        if not finished
-        or (macop.folder_of(scenario, "macop", seed, "paper", macop.WORK, options) / "summary.json").exists()
+        if not finished or macop.done(macop.folder_of(scenario, "macop", seed, "paper", macop.WORK, options))
     ]
     results = list(pool.map(lambda job: macop.run(scenario, "macop", job[1], "paper", macop.WORK, WHOLE[job[0]]), jobs))
     lines = ["| variant | deeds | groups | heads | best head | minutes |", "|---|---|---|---|---|---|"]

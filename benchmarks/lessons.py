@@ -32,6 +32,7 @@ from macop_aht.learner.threads import use_threads
 from macop_aht.methods import macop, phases, presets
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import Population, Setup, cross_returns, fresh_ego, join, whole
+from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.journal import Journal
 from macop_aht.scenarios import build
 
@@ -79,7 +80,7 @@ def population(scenario: str, seed: int, work: Path) -> Population:
     """Train Macop's first population once, and keep it with the minutes that this took."""
     folder = folder_of(scenario, seed, work)
     folder.mkdir(parents=True, exist_ok=True)
-    fresh, began = not (folder / "phases" / "population-00.npz").exists(), time.process_time()
+    fresh, began = not RunFolder(folder).has_phase("population-00"), time.process_time()
     found = Journal(folder, lambda line: None).phase(
         "population-00", Population, macop._begin, setup_of(scenario, seed)
     )
@@ -106,9 +107,8 @@ def lesson(scenario: str, seed: int, k: int, variant: Variant, work: Path) -> di
         seed_of_lesson, steps = setup.phase_seed(1, k, 1), setup.config.ego_steps
         usual = phases.ego_mixer
         with patch.object(phases, "ego_mixer", (lambda world, own: own.mixer) if variant.mixer else usual):
-            done = join(
-                setup, "lesson", whole(ego), group, training, steps, seed_of_lesson, self_play=variant.self_play
-            )
+            how = phases.EgoConfig(steps, variant.self_play, training)
+            done = join(setup, "lesson", whole(ego), group, how, seed_of_lesson)
         result = float(cross_returns(setup, ego, group, setup.phase_seed(1, k, 2), EPISODES)[0, 0])
         figures = {"return": result, "updates": done.progress.updates, "minutes": (time.process_time() - began) / 60}
         stored.write_text(json.dumps(figures) + "\n")

@@ -22,9 +22,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from itertools import permutations
 from pathlib import Path
 from typing import Any
+
+from macop_aht.runs.folder import RunFolder
 
 WORK = Path(tempfile.gettempdir()) / "macop-runs"
 RESULTS = Path(__file__).parent / "results" / "macop"
@@ -44,13 +47,18 @@ def folder_of(scenario: str, method: str, seed: int, preset: str, work: Path, op
     return work / "-".join([scenario, method, str(seed), preset, *(Path(word).name.strip("-") for word in options)])
 
 
+def done(folder: Path) -> bool:
+    """Whether a run is there and has come to its end."""
+    return RunFolder(folder).exists and RunFolder(folder).finished
+
+
 def train(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> Path:
     """Train, or finish training, one run in a process of its own, with further options of `macop train`; return its folder."""
     folder = folder_of(scenario, method, seed, preset, work, options)
     command = [sys.executable, "-m", "macop_aht", "train", scenario, "--method", method, "--preset", preset]
     command += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--out", str(folder), *options]
-    if not (folder / "summary.json").exists():
-        resume = ["--resume"] if (folder / "run.toml").exists() else []
+    if not done(folder):
+        resume = ["--resume"] if RunFolder(folder).exists else []
         subprocess.run(command + resume, check=True, stdout=subprocess.DEVNULL)
     return folder
 
@@ -58,10 +66,10 @@ def train(scenario: str, method: str, seed: int, preset: str, work: Path, option
 def run(scenario: str, method: str, seed: int, preset: str, work: Path, options: Sequence[str] = ()) -> dict[str, Any]:
     """Return the figures of such a run, with the groups that sabotage."""
     folder = train(scenario, method, seed, preset, work, options)
-    figures = json.loads((folder / "summary.json").read_text())
-    if "sabotage" not in figures:
-        figures["sabotage"] = sabotage(folder, figures)
-        (folder / "summary.json").write_text(json.dumps(figures, indent=1) + "\n")
+    figures, stored = asdict(RunFolder(folder).summary()), folder / "sabotage.json"
+    if not stored.exists():
+        stored.write_text(json.dumps(sabotage(folder, figures)) + "\n")
+    figures["sabotage"] = json.loads(stored.read_text())
     best = statistics.mean(figures["best_head"])
     print(
         f"{scenario} {method} seed {seed}: best head {best:.2f}, {figures['heads']} heads, {figures['minutes']} min",
@@ -81,11 +89,11 @@ def sabotage(folder: Path, figures: dict[str, Any]) -> dict[str, float]:
         return {}
     from macop_aht.learner.threads import use_threads
     from macop_aht.methods.phases import best_response
-    from macop_aht.methods.training import groups_of, read_run, setup_of
+    from macop_aht.methods.training import read_run, setup_of
 
     use_threads(1)
     setup = setup_of(read_run(folder), "cpu")
-    training, steps, groups = setup.config.ego, setup.config.ego_steps, groups_of(folder, setup)
+    training, steps, groups = setup.config.ego, setup.config.ego_steps, RunFolder(folder).generated()
     found = {}
     for name in suspects:
         seed = setup.phase_seed(2_000, figures["groups"].index(name))
@@ -99,7 +107,7 @@ def coverage(figures: dict[str, Any]) -> str:
     """Return the number of different outcomes after each iteration, of groups that stayed in a population."""
     born = [max(int(name.split("/")[0]), 1) for name in figures["groups"]]
     counts = [
-        len({deed for deed, when in zip(figures["deeds"], born, strict=True) if deed and when <= iteration})
+        len({deed for deed, when in zip(figures["outcomes"], born, strict=True) if deed and when <= iteration})
         for iteration in range(1, figures["iterations"] + 1)
     ]
     return " ".join(map(str, counts))
@@ -130,7 +138,7 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
 
 def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
     """Return which outcomes were found in how many runs, and which in none."""
-    found = Counter(deed for figures in results for deed in {*figures["deeds"]} if deed)
+    found = Counter(deed for figures in results for deed in {*figures["outcomes"]} if deed)
     named = [f"{deed} ({count})" if len(results) > 1 else deed for deed, count in sorted(found.items())]
     missed = [deed for deed in DEEDS[scenario] if deed not in found]
     never = f"; never {', '.join(missed)}" if missed else ""
@@ -149,7 +157,7 @@ def _honest(figures: dict[str, Any]) -> list[float]:
 FIGURES: dict[
     str, tuple[Callable[[dict[str, Any]], float], int]
 ] = {  # of a run; 1 where more is better, -1 where less is
-    "different deeds": (lambda figures: len({deed for deed in figures["deeds"] if deed}), 1),
+    "different deeds": (lambda figures: len({deed for deed in figures["outcomes"] if deed}), 1),
     "best head": (lambda figures: statistics.mean(figures["best_head"]), 1),
     "best head, worst group": (lambda figures: min(figures["best_head"]), 1),
     "saboteurs": (lambda figures: len(figures["sabotage"]), -1),
@@ -240,7 +248,7 @@ def main() -> int:
         for scenario in arguments.scenarios
         for method in arguments.methods
     }
-    wanted = [key for key, folder in folders.items() if not arguments.finished or (folder / "summary.json").exists()]
+    wanted = [key for key, folder in folders.items() if not arguments.finished or done(folder)]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         found = list(pool.map(lambda key: run(key[0], key[1], key[2], arguments.preset, arguments.work), wanted))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

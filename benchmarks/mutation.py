@@ -62,8 +62,8 @@ def mutation(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, An
         figures = {
             "parents": outcomes(setup, before.teams.net),
             "selected": outcomes(setup, after.teams.net),
-            "compatibility": after.decision["compatibility"],
-            "offspring_self_play": after.decision["self_play"][config.population :],
+            "compatibility": after.decision.compatibility,
+            "offspring_self_play": (after.decision.self_play or [])[config.population :],
             "minutes": (time.process_time() - began) / 60,
         }
         stored.write_text(json.dumps(figures) + "\n")

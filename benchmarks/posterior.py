@@ -21,16 +21,16 @@ from zlib import crc32
 
 import numpy as np
 import torch
-from macop_aht.methods.origins import groups_held
 
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import sessions
 from macop_aht.evaluation.bundles import AgentSeats
 from macop_aht.export.bundle import group_policies
 from macop_aht.learner.networks import Stack, encode
-from macop_aht.methods.training import read_run, setup_of
 from macop_aht.policies import resolve
 from macop_aht.policies.protocol import Policy
+from macop_aht.runs.folder import RunFolder
+from macop_aht.scenarios import build
 from macop_aht.scenarios.lbf_scripts import MOVES
 from macop_aht.scenarios.spec import World
 
@@ -102,11 +102,11 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "posterior.md")
     arguments = parser.parse_args()
-    setup = setup_of(read_run(arguments.run), "cpu")
-    scenario, world = read_run(arguments.run).scenario, setup.world
+    run = RunFolder(arguments.run)
+    scenario, world = run.scenario, build(run.scenario)
     if not scenario.startswith("LBF") or world.n_agents != 2:
         parser.error(f"the teammate's view is known here for foraging with two agents only; this run is of {scenario}")
-    groups = Stack.gather([(group, 0) for group in groups_held(arguments.run, setup).values()])
+    groups = Stack.gather([(group, 0) for group in run.groups().values()])
     unseen = [mate for spec in ("zoo:test", "scripted") for mate in resolve(spec, world, scenario)]
     tiers: dict[str, list[Policy]] = {"seen": list(group_policies(arguments.run)), "unseen": unseen}
     lines = [

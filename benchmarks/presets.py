@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "presets.md"
 def row(scenario: str, method: str, preset: str, results: list[dict[str, Any]]) -> str:
     """Return the figures of one preset, one for each seed."""
     columns = [
-        [str(len({deed for deed in figures["deeds"] if deed})) for figures in results],
+        [str(len({deed for deed in figures["outcomes"] if deed})) for figures in results],
         [f"{statistics.mean(figures['best_head']):.2f}" for figures in results],
         [str(figures["heads"]) for figures in results],
         [f"{figures['minutes']:.0f}" for figures in results],

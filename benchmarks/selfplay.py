@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from macop_aht.runs.folder import RunFolder
 
 WORK = Path(tempfile.gettempdir()) / "macop-selfplay"
 
@@ -66,13 +67,13 @@ def run(scenario: str, seed: int, options: Sequence[str], work: Path) -> dict[st
         str(folder),
         *options,
     ]
-    if not (folder / "result.json").exists():
-        resume = ["--resume"] if (folder / "run.toml").exists() else []
+    own = RunFolder(folder)
+    if not own.exists or not RunFolder(folder).finished:
+        resume = ["--resume"] if own.exists else []
         subprocess.run(command + resume, check=True, stdout=subprocess.DEVNULL)
-    result = json.loads((folder / "result.json").read_text())
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    result = asdict(own.result())
     print(f"{scenario} seed {seed}: {[round(value, 2) for value in result['returns']]}", flush=True)
-    return {"scenario": scenario, "seed": seed, **result, "curve": [json.loads(line) for line in lines]}
+    return {"scenario": scenario, "seed": seed, **result, "curve": own.curve()}
 
 
 def speed(results: list[dict[str, Any]]) -> float:

@@ -11,7 +11,6 @@ others are measured.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from macop import WORK, train
 from macop_aht.evaluation.metrics import backward_transfer, returns_over_time
 from macop_aht.learner.threads import use_threads
 from macop_aht.reproduction.fig_crossplay import apart, matrix
-from macop_aht.runs.checkpoints import read
+from macop_aht.runs.folder import RunFolder
 
 NO_EGO = ("--ego.steps", "2000")  # where only the groups matter
 ONCE = ("--min-iterations", "1", "--max-iterations", "1")
@@ -33,34 +32,34 @@ ONCE = ("--min-iterations", "1", "--max-iterations", "1")
 
 def among_themselves(folder: Path) -> list[str]:
     """Return how a run's groups do among themselves."""
-    figures = json.loads((folder / "summary.json").read_text())
-    own, kinds = figures["self_play"], len({deed for deed in figures["deeds"] if deed})
+    summary = RunFolder(folder).summary()
+    own, kinds = summary.self_play, len({outcome for outcome in summary.outcomes if outcome})
     return [f"{statistics.mean(own):.2f}", f"{min(own):.2f}", f"{apart(matrix(folder)[1]):.2f}", str(kinds)]
 
 
 def in_the_end(folder: Path) -> list[str]:
     """Return how a run's ego does in the end with all groups that it met, each with its best head."""
-    figures = json.loads((folder / "summary.json").read_text())
-    returns = figures["best_head"]
-    return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(figures["heads"]), f"{moved(folder):.2%}"]
+    summary = RunFolder(folder).summary()
+    returns = summary.best_head
+    return [f"{statistics.mean(returns):.2f}", f"{min(returns):.2f}", str(summary.heads), f"{moved(folder):.2%}"]
 
 
 def held(folder: Path) -> list[str]:
     """Return how an ego that met groups one by one does with all in the end, with each when it was new, and the loss between."""
-    decisions = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
-    returns = returns_over_time(decisions)
+    returns = returns_over_time(RunFolder(folder).decisions())
     figures = returns[-1].mean(), returns[-1].min(), np.diag(returns).mean(), backward_transfer(returns)
     return [f"{figure:.2f}" for figure in figures]
 
 
 def moved(folder: Path) -> float:
     """Return how far the ego's backbone ends from where the first group left it, relative to its own norm."""
-    phases = sorted((folder / "phases").glob("ego-*.npz"))
+    run = RunFolder(folder)
+    phases = [name for name in run.phases if name.startswith("ego-")]
     first, last = (
         np.concatenate(
-            [part.ravel() for name, part in sorted(read(path)[0]["ego"].items()) if name.startswith("backbone")]
+            [part.ravel() for key, part in sorted(run.read_phase(name)[0]["ego"].items()) if key.startswith("backbone")]
         )
-        for path in (phases[0], phases[-1])
+        for name in (phases[0], phases[-1])
     )
     return float(np.linalg.norm(last - first) / np.linalg.norm(first))
 
@@ -94,7 +93,7 @@ WEIGHTS = {
         "Macop: its ego in the end, with the groups of a first population that it met one after the other.",
         ("PP2",), "multi-head", ("10", "1", "0.1", "0.01"), in_the_end, EGO, groups=("macop", *ONCE),
     ),
-    "alpha-keep": Weight(
+    "alpha-distil": Weight(
         "Macop: the same, with the regulariser as it is, and with old heads held to their values instead.",
         ("PP1",), "multi-head", ("0", "10 --alpha-reg 0"), in_the_end, EGO, groups=("macop", *ONCE),
     ),

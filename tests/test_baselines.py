@@ -1,6 +1,5 @@
 """The baselines' own terms against numbers worked out by hand, and a small whole run of every method."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from macop_aht.campaign.plan import GROUPS_OF
 from macop_aht.cli import main
 from macop_aht.config import changed, settings
 from macop_aht.deploy.runtime import EgoAgent
@@ -24,6 +22,7 @@ from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig
 from macop_aht.methods import (
+    borrowed,
     clear,
     continual,
     ewc,
@@ -32,22 +31,24 @@ from macop_aht.methods import (
     lipo,
     macop,
     multi_head,
-    origins,
     phases,
     ppo,
     ppo_learner,
     presets,
+    registry,
     rehearsal,
     sequence,
     summary,
 )
 from macop_aht.methods.continual import Lesson
+from macop_aht.methods.fcp import FcpConfig
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.origins import lessons
 from macop_aht.methods.phases import EgoConfig, Setup
 from macop_aht.methods.training import METHODS, MethodRun, configure, preset, preset_of, read_run, setup_of, train
 from macop_aht.policies import resolve
 from macop_aht.runs import checkpoints
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.records import Decision
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
 
@@ -62,7 +63,7 @@ CHANGES = {  # for small runs, beside MACOP
     "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 16},
     "ppo": {"steps": 200, "optimisation": {"envs": 4, "rollout": 32, "batch": 64, "epochs": 2}},
 }  # fmt: skip
-ORIGINS = GROUPS_OF | {"multi-head": "sequence"}  # whose groups a method learns with
+LENDERS = {name: method.lender for name, method in METHODS.items()} | {"multi-head": "sequence"}
 
 
 # --- Transfer
@@ -81,8 +82,8 @@ def test_transfer_by_hand():
 
 
 def test_transfer_is_read_from_decisions():
-    decisions = [{"groups": ["a", "b"]}] + [
-        {"group": name, "returns": returns}
+    decisions = [Decision(groups=["a", "b"])] + [
+        Decision(group=name, returns=returns)
         for name, returns in (("b", [0.1, 0.9]), ("a", [0.8, 0.3]), ("b", [0.2, 1.0]))
     ]
     expected = [[0.9, 0.1, 0.9], [0.3, 0.8, 0.3], [1.0, 0.2, 1.0]]
@@ -429,9 +430,8 @@ def runs(tmp_path_factory):
         for method in [method for method in METHODS if method != "macop+"]:
             if method == "multi-head":
                 sequence.make([folder / "macop", folder / "trajedi"], 3, 5, folder / "sequence")
-            origin = folder / ORIGINS.get(method, "macop")
-            finished[method] = train(small(method, origin), folder / method, device="cpu", say=lambda line: None)
-            summary.write(finished[method], folder / method, say=lambda line: None)
+            lender = folder / (LENDERS[method] or "macop")
+            finished[method] = train(small(method, lender), folder / method, device="cpu", say=lambda line: None)
     return folder, finished
 
 
@@ -443,8 +443,8 @@ def test_a_run_killed_in_its_last_phase_ends_the_same(runs, method, tmp_path, mo
     shutil.copytree(folder / method, again)
     max(path for name, path in files(again).items() if name.startswith("ego")).unlink()
     if method != "random-head":
-        monkeypatch.setattr(origins, "check", None)
-        monkeypatch.setattr(origins, "borrow", None)
+        monkeypatch.setattr(borrowed, "check", None)
+        monkeypatch.setattr(borrowed, "borrow", None)
     result = train(run, again, resume=True, device="cpu", say=lambda line: None)
     assert read_run(again) == run
     assert result.decisions == finished[method].decisions
@@ -461,32 +461,31 @@ def test_runs_tell_what_they_have_come_to(runs):
     assert (folder / "fcp" / "crossplay.png").exists()
     assert not (folder / "fcp" / "process.png").exists()
     for method, run in finished.items():
-        figures = json.loads((folder / method / "summary.json").read_text())
-        assert figures["method"] == method
-        assert len(figures["groups"]) == len(figures["self_play"]) == len(figures["ego"])
-        assert figures["heads"] == (run.outcome.ego.n_heads if method in ("macop", "random-head", "multi-head") else 1)
+        figures = RunFolder(folder / method).summary()
+        assert figures == run.summary
+        assert figures.method == method
+        assert len(figures.groups) == len(figures.self_play) == len(figures.ego) == len(figures.outcomes)
+        assert figures.heads == (run.outcome.ego.n_heads if method in ("macop", "random-head", "multi-head") else 1)
     matrix = np.loadtxt(folder / "random-head" / "crossplay.csv", delimiter=",", skiprows=1)[:, 1:]
     assert len(matrix) == finished["macop"].outcome.ego.n_heads > 1
-    np.testing.assert_allclose(
-        json.loads((folder / "random-head" / "summary.json").read_text())["ego"], matrix.mean(axis=0)
-    )
+    np.testing.assert_allclose(RunFolder(folder / "random-head").summary().ego, matrix.mean(axis=0))
 
 
 def test_groups_and_their_order_are_macops(runs):
     folder, finished = runs
     macop = finished["macop"]
-    expected = [decision["group"] for decision in macop.decisions if "new_head" in decision]
+    expected = [decision.group for decision in macop.decisions if decision.new_head is not None]
     assert len(expected) == 4  # two in each of two iterations, some of them perhaps for the second time
     for method in ("finetune", "single-head"):
-        own = [decision["group"] for decision in finished[method].decisions if "group" in decision]
-        assert own == expected == lessons(folder / "macop")
+        own = [decision.group for decision in finished[method].decisions if decision.group]
+        assert own == expected == RunFolder(folder / "macop").order
         assert finished[method].outcome.names == macop.outcome.names
         for name, value in weights(finished[method].outcome.groups).items():
             np.testing.assert_array_equal(value, weights(macop.outcome.groups)[name])
     for name, value in weights(finished["random-head"].outcome.ego).items():
         np.testing.assert_array_equal(value, weights(macop.outcome.ego)[name])
     for method in ("ewc", "clear"):
-        own = [decision["group"] for decision in finished[method].decisions if "group" in decision]
+        own = [decision.group for decision in finished[method].decisions if decision.group]
         assert own == ["0/0", "0/1", "0/2"]
         assert returns_over_time(finished[method].decisions).shape == (3, 3)
 
@@ -494,12 +493,12 @@ def test_groups_and_their_order_are_macops(runs):
 def test_macops_ego_goes_through_a_sequence(runs):
     """Heads are added as in Macop; returns are of the head that was chosen in other episodes."""
     folder, finished = runs
-    order = lessons(folder / "sequence")
+    order = RunFolder(folder / "sequence").order
     assert len(order) == 3
     assert {name.split("/")[0] for name in order} == {"macop", "trajedi"}
-    decisions = [decision for decision in finished["multi-head"].decisions if "group" in decision]
-    assert [decision["group"] for decision in decisions] == order
-    assert [decision["heads"] for decision in decisions] == [1, 2, 3]  # by a threshold that lets all in
+    decisions = [decision for decision in finished["multi-head"].decisions if decision.group]
+    assert [decision.group for decision in decisions] == order
+    assert [decision.heads for decision in decisions] == [1, 2, 3]  # by a threshold that lets all in
     assert returns_over_time(finished["multi-head"].decisions).shape == (3, 3)
     named = finished["multi-head"].outcome.groups
     for k, name in enumerate(order):
@@ -522,7 +521,7 @@ def test_heads_are_chosen_and_tested_in_different_episodes(monkeypatch):
 
     monkeypatch.setattr(multi_head, "cross_returns", returns)
     world = build("LBF4")
-    groups = origins.Groups(Stack(Shape.of(world), 2), ["a", "b"], ["b", "a"], {})
+    groups = borrowed.Groups(Stack(Shape.of(world), 2), ["a", "b"], ["b", "a"], Decision())
     setup = Setup(world, configure("multi-head", MACOP), 0, CPU)
     ego = Ego(Shape.of(world), 2)
     assert multi_head.tested_returns(setup, ego, groups, 1).tolist() == [0.4, 0.6]
@@ -546,7 +545,7 @@ def test_ppo_is_an_ego_like_any_other(runs, tmp_path):
     rows = [row for row in read_rows(tmp_path / "rows.csv") if row.method == "ppo"]
     assert len(rows) == 3 * 4
     assert {(row.tier, row.stage) for row in rows} == {("seen", "test")}
-    ego = origins.ego_of(folder / "ppo", Setup(build("LBF4"), None, 1, CPU))
+    ego = RunFolder(folder / "ppo").ego()
     assert (ego.backbone.gru_hidden.weight == 0).all()
 
 
@@ -575,8 +574,12 @@ def test_a_lender_is_found_from_the_folders_above(tmp_path):
     for place in ("camp/LBF4/macop/0", "camp/LBF4/finetune/0"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "camp/LBF4/macop/0/run.toml").touch()
-    assert origins.lender_of(tmp_path / "camp/LBF4/finetune/0", "LBF4/macop/0") == tmp_path / "camp/LBF4/macop/0"
-    assert origins.lender_of(tmp_path / "camp/LBF4/finetune/0", "elsewhere") == Path("elsewhere")
+    for groups, found in (("LBF4/macop/0", tmp_path / "camp/LBF4/macop/0"), ("elsewhere", Path("elsewhere"))):
+        run = MethodRun("LBF4", "finetune", config=replace(configure("finetune", MACOP), groups=groups))
+        (tmp_path / "camp/LBF4/finetune/0/run.toml").unlink(missing_ok=True)
+        borrower = RunFolder(tmp_path / "camp/LBF4/finetune/0")
+        borrower.begin(run, resume=False)
+        assert borrower.lender.path == found
 
 
 def test_what_is_remembered(runs):
@@ -599,7 +602,6 @@ def test_mixers_and_several_agents_of_the_ego(tmp_path):
     for method, changes in (("lipo", small), ("clear", {"groups": str(tmp_path / "lipo"), "kept_episodes": 16})):
         run = MethodRun("CN3", method, 1, config=changed(configure(method, ours), changes))
         train(run, tmp_path / method, device="cpu", say=lambda line: None)
-        (tmp_path / method / "summary.json").touch()  # the mark of an end
     kept = checkpoints.read(files(tmp_path / "clear")["ego-002.npz"])[0]["kept"]
     assert kept["obs"].shape[:2] == kept["state"].shape[:2] == (2, 8)
     assert kept["obs"].shape[3] == 2  # both of the ego's agents
@@ -685,8 +687,7 @@ def test_earlier_groups_are_remembered_in_combat(method, tmp_path):
     for name, change in changes.items():
         run = MethodRun("SMAC1", name, config=changed(preset(name, "demo", "SMAC1"), change))
         finished = train(run, tmp_path / name, device="cpu", say=lambda line: None)
-        summary.write(finished, tmp_path / name, say=lambda line: None)
-    assert len([decision for decision in finished.decisions if "group" in decision]) == 2
+    assert len([decision for decision in finished.decisions if decision.group]) == 2
 
 
 def test_a_preset_is_known_by_its_settings():
@@ -695,3 +696,60 @@ def test_a_preset_is_known_by_its_settings():
     assert preset_of(replace(usual, config=replace(usual.config, groups="runs/macop"))) == "paper"
     assert preset_of(replace(usual, config=replace(usual.config, test_episodes=7))) == ""
     assert preset_of(MethodRun("LBF4", config=preset("macop", "fast", "LBF4"))) == "fast"
+
+
+def test_settings_from_a_file(runs, tmp_path, capsys):
+    """Any run's own file starts the same run; what the command line says overrides it."""
+    folder, _ = runs
+    theirs, again = RunFolder(folder / "random-head"), RunFolder(tmp_path / "again")
+    words = ["train", "--config", str(theirs.settings_file), "--out", str(again.path)]
+    assert main([*words, "--seed", "2", "--test-episodes", "3"]) == 0
+    assert again.settings == theirs.settings | {"seed": 2, "config": theirs.settings["config"] | {"test_episodes": 3}}
+    assert again.summary().ego
+    own = tmp_path / "own.toml"
+    for text, message in (
+        ('method = "fcp"\nsed = 3', "unknown key 'sed'; did you mean 'seed'"),
+        ('method = "fcp"', "name a scenario, such as LBF4, or a file that does"),
+        ('scenario = "LBF4"\n[config]\nalpha_rig = 3.0', "unknown key 'config.alpha_rig'; did you mean 'alpha_reg'"),
+        ('format = 1\nscenario = "LBF4"', "convert it first: macop convert"),
+    ):
+        own.write_text(text)
+        capsys.readouterr()
+        assert main(["train", "--config", str(own), "--out", str(tmp_path / "new")]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_methods_of_ones_own_are_checked(monkeypatch):
+    monkeypatch.setattr(registry, "METHODS", dict(METHODS))
+    mine = replace(METHODS["finetune"], about="mine")
+    registry.register_method("mine", mine)
+    assert registry.find("mine") is mine
+    assert "mine" not in METHODS
+    for name, method, message in (
+        ("macop", mine, "there is a method 'macop' already"),
+        ("sequence", mine, "there is a method 'sequence' already"),
+        ("a/b", mine, "use letters, digits"),
+        ("other", replace(mine, config=dict), "must be a frozen dataclass"),
+        ("other", replace(mine, config=FcpConfig), "FcpConfig, the config of other, lacks the field 'groups'"),
+        ("other", replace(mine, groups_from=("fpc",)), "takes groups from 'fpc'; did you mean 'fcp'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            registry.register_method(name, method)
+    with pytest.raises(TypeError, match=r"needs a macop_aht\.methods\.Method"):
+        registry.register_method("other", FcpConfig)
+
+
+def test_the_help_shows_every_default_and_first_what_people_change(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "PP1", "--method", "macop", "--help"])
+    shown = capsys.readouterr().out
+    first, rest = shown.split("further settings:")
+    assert "--teammate-steps" in first
+    assert "--ego.ratio" not in first
+    assert shown.index("settings of teammates alone:") < shown.index("settings of mutation alone:")
+    ratio = preset("macop", "fast", "PP1").ego.ratio
+    own = " ".join(rest[rest.index("--ego.ratio") :].split())
+    assert own.split("(default: ")[1].startswith(f"{ratio})")
+    options = shown[shown.index("\nsettings:") :].count("\n  --")
+    assert shown[shown.index("\nsettings:") :].count("(default:") >= options - 1

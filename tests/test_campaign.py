@@ -1,7 +1,6 @@
 """Campaigns: what is done in which order, what a failure stops, what a kill costs, and the evaluation at the end."""
 
 import io
-import json
 import os
 import random
 import shutil
@@ -21,17 +20,20 @@ from rich.console import Console
 from macop_aht.campaign import conduct as conducting
 from macop_aht.campaign.board import table
 from macop_aht.campaign.estimate import Costs, core_hours
-from macop_aht.campaign.plan import GROUPS_OF, Campaign, outside, read, tasks
-from macop_aht.campaign.processes import Processes, going_on, lock
+from macop_aht.campaign.plan import Campaign, outside, read, tasks
+from macop_aht.campaign.processes import Processes, going_on
 from macop_aht.campaign.runner import Ledger, run
 from macop_aht.cli import main
-from macop_aht.config import changed, from_toml, to_toml
+from macop_aht.config import changed, from_toml, parse, to_toml
 from macop_aht.evaluation.pool import Entrant, Pool, rows_of
 from macop_aht.evaluation.rows import read_rows
 from macop_aht.learner.networks import Ego, Shape, Stack
 from macop_aht.methods.training import METHODS, MethodRun, preset, read_run
 from macop_aht.paths import commit
 from macop_aht.runs import checkpoints
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.lock import LockedError, folder_lock, try_lock
+from macop_aht.runs.records import Summary
 from macop_aht.scenarios import build
 
 CAMPAIGNS = Path(__file__).parent.parent / "benchmarks" / "campaigns"
@@ -62,7 +64,7 @@ def test_order_and_dependencies():
     assert needs["PP1/finetune/4"] == ("PP1/macop/4",)
     assert needs["LBF4/ewc/3"] == ("LBF4/trajedi/3",)
     assert needs["LBF4/fcp/3"] == ()
-    assert "--groups=LBF4/trajedi/3" in found[6].words
+    assert found[6].settings["config"]["groups"] == "LBF4/trajedi/3"
     assert set(found[10].gathers) == {f"LBF4/{name}" for name in lbf[:10]}
 
 
@@ -78,7 +80,9 @@ def test_learners_go_through_a_sequence_of_all_groups():
     )  # fmt: skip
     learner = found["PP1/finetune-on-sequence/3"]
     assert learner.needs == ("PP1/sequence/3",)
-    assert {"--method=finetune", "--groups=PP1/sequence/3", "--out=PP1/finetune-on-sequence/3"} <= set(learner.words)
+    assert learner.settings["method"] == "finetune"
+    assert learner.settings["config"]["groups"] == "PP1/sequence/3"
+    assert {"--config=PP1/finetune-on-sequence/3.toml", "--out=PP1/finetune-on-sequence/3"} <= set(learner.words)
     assert set(found["PP1/evaluation"].gathers) == {"PP1/macop/3", "PP1/fcp/3", "PP1/finetune/3"}
 
 
@@ -94,10 +98,12 @@ def test_variations_are_runs_of_their_own():
     assert list(found) == [
         "LBF4/macop/0", "LBF4/no-reg/0", "LBF4/evaluation", "PP2/macop/0", "PP2/no-reg/0", "PP2/few/0", "PP2/evaluation"
     ]  # fmt: skip
-    assert found["PP2/few/0"].words[2:] == (
-        "--method=macop", "--seed=0", "--preset=fast", "--threads=1", "--device=auto", "--out=PP2/few/0",
-        "--ego-steps=70", "--ego.ratio=2.0", "--ego.envs=4", "--population=2",
-    )  # fmt: skip
+    few = found["PP2/few/0"]
+    assert few.words == ("train", "--config=PP2/few/0.toml", "--device=auto", "--out=PP2/few/0")
+    assert {few.settings[name] for name in ("scenario", "method", "seed", "threads")} == {"PP2", "macop", 0, 1}
+    changes = {"ego_steps": 70, "population": 2, "ego": {"ratio": 2.0, "envs": 4}}
+    expected = MethodRun("PP2", "macop", config=changed(preset("macop", "fast", "PP2"), changes))
+    assert few.settings == parse(to_toml(expected))
     assert found["PP2/evaluation"].gathers == ("PP2/macop/0", "PP2/no-reg/0", "PP2/few/0")
     assert "--by-folder" in found["PP2/evaluation"].words
     assert from_toml(Campaign, to_toml(campaign)) == campaign
@@ -121,8 +127,8 @@ def test_what_is_outside_a_part_of_a_campaign():
 
 def test_every_method_that_borrows_groups_has_a_lender():
     for name, method in METHODS.items():
-        assert (name in GROUPS_OF) == bool(method.groups_from)
-        assert not method.groups_from or GROUPS_OF[name] in method.groups_from
+        assert bool(method.lender) == bool(method.groups_from), name
+        assert not method.groups_from or method.lender in method.groups_from
 
 
 def test_the_campaigns_of_the_benchmarks_are_valid():
@@ -246,12 +252,18 @@ class Pretence:
         over = [name for name, left in self.running.items() if left < 0]
         for name in over:
             del self.running[name]
-            path = self.folder / name / "summary.json"
-            path = path.parent.with_name("rows.csv") if name.endswith("evaluation") else path
-            path.parent.mkdir(parents=True, exist_ok=True)
             if name not in self.failing:
-                path.touch()
+                self.finish(name)
         return {name: int(name in self.failing) for name in over}
+
+    def finish(self, name):
+        if name.endswith("evaluation"):
+            (self.folder / name).with_name("rows.csv").touch()
+            return
+        run = RunFolder(self.folder / name)
+        if not run.exists:
+            run.begin(MethodRun("LBF4"), resume=False)
+        run.write_summary(Summary("LBF4", "macop", 0, []))
 
     def close(self):
         self.running = {}
@@ -305,7 +317,7 @@ def test_a_failure_blocks_its_dependants_alone_and_is_tried_again(tmp_path):
 
 
 @pytest.mark.usefixtures("hasty")
-def test_what_is_done_stands_until_its_command_changes(tmp_path):
+def test_what_is_done_stands_until_its_settings_change(tmp_path):
     for most in (3, 4):
         with pytest.raises(KeyboardInterrupt):
             pretend(tmp_path, places=1, die_after=most)
@@ -325,13 +337,14 @@ def test_what_is_done_stands_until_its_command_changes(tmp_path):
 def test_other_settings_are_refused_where_runs_are_there(tmp_path):
     pretend(tmp_path)
     changed = replace(PLAN, device="cpu", episodes=4, settings={"fcp": {"test_episodes": 8}})
-    Ledger(tmp_path, tasks(changed)).check_runs()  # no run is there
-    (tmp_path / "LBF4/fcp/1/run.toml").touch()
+    shutil.rmtree(tmp_path / "LBF4/fcp/0")
     with pytest.raises(
-        ValueError, match=r"LBF4/fcp/1 was begun with nothing .* says --test-episodes=8; choose another"
+        ValueError, match=r"LBF4/fcp/1 was begun .*: config.test_episodes is 32 there and 8 here. Choose"
     ):
         Ledger(tmp_path, tasks(changed)).check_runs()
     Ledger(tmp_path, tasks(replace(changed, settings={}))).check_runs()
+    shutil.rmtree(tmp_path / "LBF4/fcp/1")
+    Ledger(tmp_path, tasks(changed)).check_runs()  # no run of it is there
 
 
 @pytest.mark.usefixtures("hasty")
@@ -404,7 +417,7 @@ def test_the_board_shows_where_all_stand_and_time_left_by_tasks_of_the_same_kind
 def test_a_task_waits_for_the_process_that_a_killed_campaign_has_left(tmp_path):
     executor = Processes(tmp_path, places=1)
     with open(tmp_path / "task.log", "ab") as held:
-        assert lock(held)
+        assert try_lock(held)
         executor.begin("task", ["--version"])
         assert executor.ended() == {}
         assert executor._running == {}
@@ -430,10 +443,11 @@ def test_a_run_goes_on_with_what_its_folder_holds(tmp_path):
 
 
 def test_one_campaign_at_a_time_in_a_folder(tmp_path):
-    with open(tmp_path / "campaign.lock", "ab") as held:
-        assert lock(held)
-        with pytest.raises(RuntimeError, match="another campaign is at work"):
-            conducting.conduct(TINY, tmp_path)
+    with (
+        folder_lock(tmp_path, "campaign"),
+        pytest.raises(LockedError, match=f"process {os.getpid()} campaign is at work in {tmp_path}"),
+    ):
+        conducting.conduct(TINY, tmp_path)
 
 
 # --- Whole campaigns
@@ -542,11 +556,7 @@ def test_learners_from_a_campaign_to_the_table(reference, tmp_path, capsys):
     shutil.copytree(reference, tmp_path, dirs_exist_ok=True)
     (tmp_path / "campaign.toml").write_text(to_toml(campaign))
     assert run(Ledger(tmp_path, tasks(campaign)), Here(tmp_path), lambda ledger: None)
-    orders = [
-        [decision["group"] for decision in decisions if "group" in decision]
-        for path in tmp_path.glob("SMAC1/*-on-sequence/2/decisions.jsonl")
-        for decisions in [[json.loads(line) for line in path.read_text().splitlines()]]
-    ]
+    orders = [RunFolder(folder).order for folder in tmp_path.glob("SMAC1/*-on-sequence/2")]
     assert len(orders) == 3  # fresh egos beside the two
     assert orders[0] == orders[1] == orders[2]
     assert len(set(orders[0])) == 3

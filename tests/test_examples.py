@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from macop_aht.runs.folder import RunFolder
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -29,3 +31,16 @@ def test_a_pettingzoo_loop():
     for scenario in ("LBF4", "CN3"):
         told = run(EXAMPLES / "pettingzoo_loop.py", "--scenario", scenario, "--episodes", 2)
         assert told.count("return") == 2
+
+
+def test_a_method_of_ones_own(tmp_path):
+    """By `macop train`, and in a campaign whose processes import it too."""
+    small = ["--preset=demo", "--population=2", "--test-episodes=2", "--ego.steps=400", "--threads=1"]
+    command = ["-m", "macop_aht", "--import", "own_method"]
+    run(*command, "train", "LBF4", "--method=untrained", *small, f"--out={tmp_path / 'run'}", folder=EXAMPLES)
+    assert RunFolder(tmp_path / "run").summary().method == "untrained"
+    settings = "[settings.untrained]\npopulation = 2\ntest_episodes = 2\n[settings.untrained.ego]\nsteps = 400\n"
+    head = 'scenarios = ["LBF4"]\nmethods = ["untrained"]\nseeds = [0]\npreset = "demo"\nepisodes = 2\n'
+    (tmp_path / "c.toml").write_text(head + settings)
+    run(*command, "campaign", tmp_path / "c.toml", f"--out={tmp_path / 'c'}", folder=EXAMPLES)
+    assert (tmp_path / "c" / "LBF4" / "rows.csv").exists()

@@ -1,7 +1,6 @@
 """Macop's boxes against numbers worked out by hand, and a whole small run."""
 
 import copy
-import json
 import os
 import random
 import shutil
@@ -23,11 +22,12 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
-from macop_aht.methods import macop, presets, steady, terms
+from macop_aht.methods import distillation, macop, presets, summary, terms
 from macop_aht.methods.macop import MacopConfig, compatibility, expands, select
 from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
 from macop_aht.methods.training import MethodRun, configure, train
 from macop_aht.runs import checkpoints
+from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios import SCENARIOS, build
 from tests.test_learner import filled_replay, generator
 
@@ -131,9 +131,11 @@ def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
     replay, ego = filled_replay(world, population=2), Ego(Shape.of(world), 2, generator())
     backbones = [Ego(ego.shape, 0, generator(seed)).backbone for seed in (0, 7)]  # the first: the ego's as it is
     lessons = {"head": np.array([0, 1]), "snapshot": np.array([0, 1])}
-    then = steady.taught(ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones], lessons)
+    then = distillation.teachers(
+        ego, [[part.detach() for part in backbone.parameters()] for backbone in backbones], lessons
+    )
     learner = Learner(Stack.of(ego.shape, ego.backbone, Heads(ego.shape, 1, generator(1))), Vdn(), UpdateConfig())
-    off = terms.steadiness(then, replay, 5, [3])(learner, None, None)
+    off = terms.distillation(then, replay, 5, [3])(learner, None, None)
     batch = replay.sample(5, np.random.default_rng([3]), CPU)
     expected = (q_values(ego.apart(), batch) - q_values(then, batch)).square().mean(dim=(2, 3))
     assert torch.count_nonzero(expected[0]) == 0
@@ -201,10 +203,10 @@ def test_the_best_old_head_is_measured_in_other_episodes_than_it_is_chosen_by(mo
     assert macop.measure_heads(given, Ego(Shape.of(build("LBF4")), 0, generator()), None, (7,)).best is None
 
 
-@pytest.mark.parametrize("alpha_keep", [0.0, 10.0])
-def test_a_new_head_is_compared_with_the_chosen_one_in_the_same_episodes(alpha_keep, monkeypatch):
+@pytest.mark.parametrize("alpha_distil", [0.0, 10.0])
+def test_a_new_head_is_compared_with_the_chosen_one_in_the_same_episodes(alpha_distil, monkeypatch):
     """The chosen old head has 0.4 where the new one has 0.5. Another old one has 0.6 there, by luck: the new one is kept."""
-    given = setup(config=replace(CONFIG, alpha_keep=alpha_keep, alpha_reg=0.0))
+    given = setup(config=replace(CONFIG, alpha_distil=alpha_distil, alpha_reg=0.0))
     tables = {"choose": [0.9, 0.5, 0.7], "measure": [0.4, 0.6, 0.5]}
     seeds = {given.phase_seed(7, 1): "measure", given.phase_seed(7, 2): "choose"}
 
@@ -217,17 +219,17 @@ def test_a_new_head_is_compared_with_the_chosen_one_in_the_same_episodes(alpha_k
     replay = filled_replay(build("LBF4"), population=1)
     monkeypatch.setattr(macop, "cross_returns", returns)
     monkeypatch.setattr(macop, "learn_to_join", lambda *given: (Heads(shape, 1, generator(5)), replay))
-    monkeypatch.setattr(macop.steady, "remember", lambda memory, head, *given: held.append(head) or memory)
-    monkeypatch.setattr(macop.steady, "played", lambda *given: replay)
+    monkeypatch.setattr(macop.distillation, "remember", lambda memory, head, *given: held.append(head) or memory)
+    monkeypatch.setattr(macop.distillation, "played", lambda *given: replay)
     before = Learned(Ego(shape, 3, generator()))
     after = macop.expand(given, "", before, "it", Stack(shape, 1, generator(1)), (7,))
-    assert (after.decision["chosen"], after.decision["new_head"], after.decision["kept"]) == (0, 0.5, True)
-    assert (after.ego.n_heads, after.decision["heads"]) == (4, 4)
+    assert (after.decision.best_head, after.decision.new_head, after.decision.kept) == (0, 0.5, True)
+    assert (after.ego.n_heads, after.decision.heads) == (4, 4)
     # A gain of a quarter is asked for at least: 0.5 over 0.4 is that and no more. What serves the group then is the chosen head.
     stricter = given._replace(config=replace(given.config, expansion_threshold=0.25 + 1e-9))
     after = macop.expand(stricter, "", before, "it", Stack(shape, 1, generator(1)), (7,))
-    assert (after.decision["kept"], after.ego.n_heads) == (False, 3)
-    assert held == ([3, 0] if alpha_keep else [])
+    assert (after.decision.kept, after.ego.n_heads) == (False, 3)
+    assert held == ([3, 0] if alpha_distil else [])
 
 
 def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
@@ -248,7 +250,7 @@ def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
     measured = [
         value
         for iteration in range(2, 202)
-        for value in macop._next_population(given, iteration, Learned(ego), parents).decision["cross_play"]
+        for value in macop._next_population(given, iteration, Learned(ego), parents).decision.cross_play
     ]
     assert np.mean(measured) == pytest.approx(0.6, abs=0.01)  # the best of five would be 0.70
     assert len(set(seen)) == len(seen)  # never the same episodes twice
@@ -321,13 +323,13 @@ def test_a_stiff_regulariser_holds_the_backbone():
 def test_steadiness_holds_what_an_old_head_says_and_not_the_backbone():
     world, mates = build("LBF4"), Stack(Shape.of(build("LBF4")), 2, generator(1))
     one, other = (Stack.gather([(mates, k)]) for k in range(2))
-    config = replace(CONFIG, alpha_reg=0.0, alpha_keep=1e3, kept_episodes=40)
+    config = replace(CONFIG, alpha_reg=0.0, alpha_distil=1e3, kept_episodes=40)
     before = macop.expand(setup(config=config), "", Learned(Ego(Shape.of(world), 0, generator())), "one", one, (1,))
     assert before.memory["kept"]["length"].shape == (1, 40)
     batch, said, moved = filled_replay(world, population=1).pack(np.arange(12)[None], CPU), [], []
     for alpha in (0.0, 1e3):
         ego = copy.deepcopy(before.ego)
-        again = setup(config=replace(config, alpha_keep=alpha))
+        again = setup(config=replace(config, alpha_distil=alpha))
         macop.learn_to_join(again, "", ego, before.memory, other, seed=5)
         said.append((q_values(ego.apart(), batch) - q_values(before.ego.apart(), batch)).square().mean().item())
         moved.append(terms.distance(ego.backbone, [[*before.ego.backbone.parameters()]], "squared").item())
@@ -335,19 +337,21 @@ def test_steadiness_holds_what_an_old_head_says_and_not_the_backbone():
     assert moved[1] > 0.1 * moved[0]
 
 
-def test_a_lesson_without_need_or_gain_leaves_a_steady_ego_as_it_was():
+def test_a_lesson_without_need_or_gain_leaves_the_ego_as_it_was():
     """All that stays is what its best head says with the group, by the backbone of now."""
     world = build("LBF4", limit=8)
     mates = Stack(Shape.of(world), 2, generator(1))
     one, other = (Stack.gather([(mates, k)]) for k in range(2))
-    steady = replace(CONFIG, alpha_reg=0.0, alpha_keep=1.0, kept_episodes=30)
+    distilling = replace(CONFIG, alpha_reg=0.0, alpha_distil=1.0, kept_episodes=30)
     learned = Learned(Ego(Shape.of(world), 0, generator()))
-    given = Setup(world, steady, 0, CPU)
+    given = Setup(world, distilling, 0, CPU)
     learned = macop.expand(given, "", learned, "one", one, (1,))
     for change, group in (({"lessons": "needed"}, one), ({"expansion_threshold": 1e9}, other)):
-        after = macop.expand(given._replace(config=replace(steady, **change)), "", learned, "it", group, (2,))
-        assert ("new_head" in after.decision) == ("expansion_threshold" in change)  # nobody gets anything: no need
-        assert (after.decision["kept"], after.decision["heads"]) == (False, 1)
+        after = macop.expand(given._replace(config=replace(distilling, **change)), "", learned, "it", group, (2,))
+        assert (after.decision.new_head is not None) == (
+            "expansion_threshold" in change
+        )  # nobody gets anything: no need
+        assert (after.decision.kept, after.decision.heads) == (False, 1)
         assert weights(after.ego).keys() == weights(learned.ego).keys()
         assert all((weights(after.ego)[name] == part).all() for name, part in weights(learned.ego).items())
         assert after.memory["snapshots"].keys() == learned.memory["snapshots"].keys()
@@ -363,7 +367,7 @@ def test_episodes_that_are_played_for_keeping_are_of_that_head_with_that_group()
     world = build("LBF4", limit=8)
     ego, mates = Ego(Shape.of(world), 2, generator()), Stack(Shape.of(world), 1, generator(1))
     still = replace(CONFIG, ego=replace(CONFIG.ego, epsilon_end=0.0))
-    replay = steady.played(Setup(world, still, 0, CPU), ego, 1, mates, still.ego, 7, seed=3)
+    replay = distillation.played(Setup(world, still, 0, CPU), ego, 1, mates, still.ego, 7, seed=3)
     assert len(replay) >= 7
     batch = replay.pack(np.flatnonzero(replay.length[0])[None], CPU)
     best = q_values(Stack.gather([(ego.apart(), 1)]), batch).masked_fill(~batch.mask, -torch.inf).argmax(dim=-1)
@@ -412,6 +416,15 @@ def test_novelty_pays_what_the_ego_does_not_know():
 # --- Whole runs
 
 
+@pytest.fixture(autouse=True, scope="module")
+def short_summaries():
+    """Figures and summaries of many episodes are looked at elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summary, "EPISODES", 2)
+        patch.setattr(summary, "draw", lambda *given: None)
+        yield
+
+
 def files(folder):
     return {path.name: path for path in sorted((folder / "phases").glob("*.npz"))}
 
@@ -429,18 +442,18 @@ def test_a_run_keeps_every_population_every_ego_and_every_decision(finished):
         "ego-01-00.npz", "ego-01-01.npz", "ego-02-00.npz", "ego-02-01.npz", "ego-03-00.npz", "ego-03-01.npz",
         "population-00.npz", "population-02.npz", "population-03.npz",
     ]  # fmt: skip
-    decisions = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+    decisions = RunFolder(folder).decisions()
     assert decisions == result.decisions
-    assert [decision["phase"] for decision in decisions[:4]] == [
+    assert [decision.phase for decision in decisions[:4]] == [
         "population-00",
         "ego-01-00",
         "ego-01-01",
         "population-02",
     ]
     chosen = decisions[3]
-    assert chosen["groups"] == [chosen["candidates"][k] for k in select(chosen["self_play"], chosen["cross_play"])]
-    arrays, note = checkpoints.read(files(folder)["ego-03-01.npz"])
-    assert note["heads"] == len(arrays.get("snapshots", {})) == result.outcome.ego.n_heads
+    assert chosen.groups == [chosen.candidates[k] for k in select(chosen.self_play, chosen.cross_play)]
+    arrays, note = RunFolder(folder).read_phase("ego-03-01")
+    assert note.heads == len(arrays.get("snapshots", {})) == result.outcome.ego.n_heads
     for name, value in weights(result.outcome.ego).items():
         np.testing.assert_array_equal(arrays["ego"][name], value)
     assert result.outcome.groups.population == len(result.outcome.names) == len(set(result.outcome.names))
@@ -451,7 +464,7 @@ def test_it_stops_before_the_ego_learns_once_all_are_compatible(tmp_path):
         run = MethodRun("LBF4", seed=1, config=replace(CONFIG, stop_threshold=0.0, min_iterations=least))
         folder = tmp_path / str(least)
         result = train(run, folder, device="cpu", say=lambda line: None)
-        assert result.decisions[-1]["phase"] == last
+        assert result.decisions[-1].phase == last
         assert f"ego-0{least}-00.npz" not in files(folder)
         assert f"ego-0{least - 1}-01.npz" in files(folder)
         new = [name for name in result.outcome.names if name.startswith(f"{least}/")]
@@ -465,9 +478,9 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
     config = configure(method, replace(CONFIG, max_iterations=2, teammates=mixing, mutation=mixing, ego=mixing))
     steps = replace(config, teammate_steps=600, ego_steps=600)
     result = train(MethodRun("CN3", method, 2, config=steps), tmp_path / "run", device="cpu", say=lambda line: None)
-    arrays, note = checkpoints.read(files(tmp_path / "run")["population-02.npz"])
-    assert arrays["mixer"]["weight1.weight"].shape[0] == len(note["names"]) == 2
-    begun = Population.load(result.setup, *checkpoints.read(files(tmp_path / "run")["population-00.npz"])).teams
+    arrays, note = result.folder.read_phase("population-02")
+    assert arrays["mixer"]["weight1.weight"].shape[0] == len(note.names) == 2
+    begun = Population.load(result.setup, *result.folder.read_phase("population-00")).teams
     still = result.setup._replace(config=replace(steps, teammate_steps=1, anew=0.0))  # no time to learn anything
     offspring = macop.mutate(still, 2, result.outcome.ego, begun)
     for name, value in weights(begun.mixer).items():
@@ -485,7 +498,7 @@ def test_a_method_is_what_it_is():
     with pytest.raises(ValueError, match="choose the other --method"):
         MethodRun("LBF4", "macop", config=replace(CONFIG, incompatibility="novelty"))
     plus = configure("macop+", CONFIG)
-    assert (plus.demonstrations, plus.alpha_reg, plus.alpha_keep) == (0.2, 0.0, 10.0)
+    assert (plus.demonstrations, plus.alpha_reg, plus.alpha_distil) == (0.2, 0.0, 10.0)
     assert (plus.anew, plus.lessons) == (1.0, "needed")
     assert plus.mutation.ratio == min(2 * CONFIG.mutation.ratio, CONFIG.teammates.ratio)
     for change, message in (
@@ -568,14 +581,14 @@ def test_a_damaged_phase_is_done_again(finished, tmp_path):
         np.testing.assert_array_equal(value, original[name])
 
 
-def test_what_a_steady_ego_remembers_survives_an_interruption(tmp_path):
+def test_what_distillation_remembers_survives_an_interruption(tmp_path):
     """Macop+, whose lessons need what was kept of those before, gone on with after any of its phases."""
     config = configure("macop+", replace(CONFIG, kept_episodes=20, max_iterations=2))
     always = replace(config, lessons="all", expansion_rule="reach")
     run = MethodRun("LBF4", "macop+", seed=1, config=always)
     whole = train(run, tmp_path / "whole", device="cpu", say=lambda line: None)
     assert whole.outcome.ego.n_heads > 1
-    names = [f"{decision['phase']}.npz" for decision in whole.decisions]
+    names = [f"{decision.phase}.npz" for decision in whole.decisions]
     for k in range(1, len(names), 2):
         folder = tmp_path / str(k)
         shutil.copytree(tmp_path / "whole", folder)

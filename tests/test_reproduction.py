@@ -1,7 +1,6 @@
 """The paper's tables and figures from made-up rows, with numbers worked out by hand."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -11,11 +10,13 @@ from macop_aht.cli import main
 from macop_aht.cli.campaigns import REPRODUCTIONS as NAMES
 from macop_aht.config import to_toml
 from macop_aht.evaluation.rows import Row, write_rows
-from macop_aht.plots import progress
+from macop_aht.methods import MethodRun
 from macop_aht.reproduction import REPRODUCTIONS, WITHOUT_CAMPAIGN, fig_radar, table_modern
 from macop_aht.reproduction.fig_crossplay import apart
 from macop_aht.reproduction.material import Material, paper
 from macop_aht.reproduction.table1 import by_seed, cells, improvement, modern, pairings
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.records import Decision, Summary, iterations
 
 
 def rows_of(agent, seed, returns, scenario="LBF4", stage="test"):
@@ -84,29 +85,36 @@ def test_modern_figures_by_hand():
     assert strange == pytest.approx(0.95)
 
 
-def test_progress_by_hand():
+def test_iterations_by_hand():
     decisions = [
-        {"phase": "population-00", "groups": ["0/0", "0/1"]},
-        {"phase": "ego-01-00", "heads": 1},
-        {"phase": "ego-01-01", "heads": 2},
-        {"phase": "population-02", "groups": ["0/0", "2/1"], "compatibility": 0.25},
+        Decision(phase="population-00", groups=["0/0", "0/1"]),
+        Decision(phase="ego-01-00", heads=1),
+        Decision(phase="ego-01-01", heads=2),
+        Decision(phase="population-02", groups=["0/0", "2/1"], compatibility=0.25),
     ]
-    assert progress(decisions)[0][:3] == (1, 2, 2)
-    assert progress(decisions)[1] == (2, 3, 2, 0.25)
+    assert iterations(decisions)[0][:3] == (1, 2, 2)
+    assert iterations(decisions)[1] == (2, 3, 2, 0.25)
 
 
 def test_what_is_off_the_diagonal():
     assert apart(np.array([[1.0, 0.2], [0.4, 1.0]])) == pytest.approx(0.3)
 
 
+def finished_run(folder, groups, self_play=()):
+    """A folder with the mark of a finished run."""
+    run = RunFolder(folder)
+    run.begin(MethodRun("LBF4"), resume=False)
+    run.write_summary(Summary("LBF4", "macop", 0, groups, self_play=list(self_play)))
+    return run
+
+
 def learner(folder, returns):
     """A run whose ego has gone through the groups a, b, c, by its returns with them after each."""
-    folder.mkdir(parents=True)
-    decisions = [{"groups": ["a", "b", "c"]}] + [
-        {"group": name, "returns": own} for name, own in zip("abc", returns, strict=True)
-    ]
-    (folder / "decisions.jsonl").write_text("".join(json.dumps(decision) + "\n" for decision in decisions))
-    (folder / "summary.json").touch()
+    decisions = [Decision(groups=["a", "b", "c"])]
+    decisions += [Decision(group=name, returns=own) for name, own in zip("abc", returns, strict=True)]
+    run = finished_run(folder, [])
+    for decision in decisions:
+        run.add_decision(decision)
 
 
 def test_transfer_of_learners_by_hand(tmp_path, capsys):
@@ -211,9 +219,7 @@ def test_modern_table_by_hand(tmp_path):
     assert table_modern.improvement(scenarios, "macop", "fcp") == pytest.approx(0.75)
     assert table_modern.by_tier(scenarios, {"LBF4": rows}, "macop") == [None, None, pytest.approx(0.8)]
     (tmp_path / "campaign.toml").write_text(to_toml(Campaign(["LBF4"], ["macop", "fcp"], [0, 1])))
-    (tmp_path / "LBF4" / "fcp" / "0").mkdir(parents=True)
-    summary = {"groups": ["0/0", "0/1", "0/2"], "self_play": [0.1, 1.0, 0.0]}
-    (tmp_path / "LBF4" / "fcp" / "0" / "summary.json").write_text(json.dumps(summary))
+    finished_run(tmp_path / "LBF4" / "fcp" / "0", ["0/0", "0/1", "0/2"], [0.1, 1.0, 0.0])
     write_rows(rows, tmp_path / "LBF4" / "rows.csv")
     text = REPRODUCTIONS["table-modern"](Material.load(tmp_path), tmp_path)
     assert "| 0.80 | 0.20 | 0.70 | - | 2 | - | - | 0.80 |" in text
@@ -338,7 +344,7 @@ def test_figures_of_a_run(tmp_path, capsys):
         assert "missing are the runs** LBF4/macop/1." in capsys.readouterr().out
     out = tmp_path / "out"
     assert {path.name for path in out.glob("*.png")} == {"fig-process-LBF4-macop-0.png", "fig-crossplay-LBF4.png"}
-    groups = json.loads((run / "summary.json").read_text())["groups"]
+    groups = RunFolder(run).summary().groups
     with open(out / "fig-crossplay.csv", newline="") as file:
         pairs = [(line["ego"], line["teammate"]) for line in csv.DictReader(file)]
     assert pairs == [(ego, mate) for ego in groups for mate in groups]

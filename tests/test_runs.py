@@ -4,10 +4,12 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -20,6 +22,10 @@ from macop_aht.config import ConfigError, from_toml, to_toml
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.runs import checkpoints
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.journal import Journal
+from macop_aht.runs.lock import LockedError, folder_lock
+from macop_aht.runs.records import Decision, FormatError, PhaseNote, Summary
 from macop_aht.runs.selfplay import SelfPlayRun, read_run, self_play
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
@@ -47,7 +53,7 @@ def assert_same_run(folder, reference):
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
     lines = [(place / "metrics.jsonl").read_text().splitlines() for place in (folder, reference)]
     assert lines[0] == lines[1]
-    returns = [json.loads((place / "result.json").read_text())["returns"] for place in (folder, reference)]
+    returns = [RunFolder(place).result().returns for place in (folder, reference)]
     assert returns[0] == returns[1]
 
 
@@ -92,6 +98,116 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path
     assert any(f"{newest.name} is damaged" in line and "going back" in line for line in said)
     assert any(f"going on at step {int(older.stem.split('-')[1])}" in line for line in said)
     assert_same_run(folder, undisturbed)
+
+
+def damaged(content, rng):
+    """A flipped bit, a cut, or inserted bytes."""
+    at, kind = rng.randrange(len(content)), rng.randrange(3)
+    if kind == 0:
+        return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+    if kind == 1:
+        return content[:at]
+    return content[:at] + rng.randbytes(rng.randrange(1, 40)) + content[at:]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_any_damage_falls_back_to_the_last_good_checkpoint(seed, tmp_path):
+    for number in (1, 2):
+        newest = checkpoints.save(tmp_path, number, {"a": {"w": np.full(9, number)}}, {"number": number})
+    newest.write_bytes(damaged(newest.read_bytes(), random.Random(seed)))
+    arrays, note, complaints = checkpoints.load(tmp_path)
+    assert note == {"number": 1}
+    assert arrays["a"]["w"].tolist() == [1] * 9
+    assert complaints == [f"{newest.name} is damaged (its checksum is wrong); going back to the one before"]
+
+
+class Phase:
+    """What the smallest phase returns."""
+
+    def __init__(self, value, decision=None):
+        self.value, self.decision = value, decision or Decision(group="0/0", returns=[1.0])
+
+    def arrays(self):
+        return {"value": np.array(self.value)}
+
+    def note(self):
+        return PhaseNote(self.decision)
+
+    @staticmethod
+    def load(setup, arrays, note):
+        return Phase(int(arrays["value"]), note.decision)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_any_damage_of_a_phase_has_it_done_again(seed, tmp_path):
+    said = []
+    for expected in (["ego-01: the ego after group 0/0 with every group 1.00"], ["damaged", "ego-01: the ego"]):
+        journal = Journal(tmp_path, said.append)
+        assert journal.phase("ego-01", Phase, lambda setup: Phase(7), None).value == 7
+        journal.close()
+        assert len(said) == len(expected)
+        assert all(part in line for part, line in zip(expected, said, strict=True))
+        said.clear()
+        path = RunFolder(tmp_path).phase_file("ego-01")
+        path.write_bytes(damaged(path.read_bytes(), random.Random(seed)))
+
+
+def test_a_checkpoint_is_a_readable_archive(tmp_path):
+    path = checkpoints.save(tmp_path, 1, {"w": np.arange(4)}, {})
+    with np.load(path) as stored, zipfile.ZipFile(path) as archive:
+        assert stored["w"].tolist() == [0, 1, 2, 3]
+        assert archive.testzip() is None
+        assert archive.comment.startswith(b"macop sha-256 ")
+
+
+# --- Locks
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from macop_aht.runs.lock import folder_lock
+with folder_lock(Path(sys.argv[1]), "train"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+RACE = """
+import sys, time
+from pathlib import Path
+from macop_aht.runs.lock import LockedError, folder_lock
+folder, held = Path(sys.argv[1]), 0
+while held < 30:
+    try:
+        with folder_lock(folder, "train"):
+            mark = folder.with_name("mark")
+            mark.touch(exist_ok=False)
+            time.sleep(0.001)
+            mark.unlink()
+            held += 1
+    except LockedError:
+        time.sleep(0.001)
+"""
+
+
+def process(code, *words):
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_second_process_is_told_the_first_ones_id_and_a_dead_ones_lock_is_free(tmp_path):
+    folder = tmp_path / "run"
+    with process(HOLD, folder) as first:
+        assert first.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=f"process {first.pid} train is at work in {folder}"):
+            self_play(RUN, folder, device="cpu")
+        assert not folder.exists()
+        first.kill()
+    with folder_lock(folder, "train"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_three_processes_are_never_in_a_folder_together(tmp_path):
+    three = [process(RACE, tmp_path / "run") for _ in range(3)]
+    assert [one.wait() for one in three] == [0, 0, 0]  # each finds no mark of another, thirty times
 
 
 def test_when_all_are_damaged_it_says_so(tmp_path):
@@ -206,3 +322,74 @@ def test_the_commit_is_that_of_the_code(tmp_path, monkeypatch):
     assert paths.commit.__wrapped__() == known
     (tmp_path / "package" / "more.py").write_text("2")
     assert paths.commit.__wrapped__() == f"{known}+"
+
+
+# --- Formats
+
+
+def make_old(folder):
+    """Take a self-play run's folder back to what earlier versions wrote."""
+    run = folder / "run.toml"
+    run.write_text(run.read_text().replace("format = 2\n", ""))
+    result = json.loads((folder / "result.json").read_text())
+    del result["format"]
+    (folder / "result.json").write_text(json.dumps(result))
+    for path in (folder / "checkpoints").glob("*.npz"):
+        with np.load(path) as stored:
+            np.savez(path, **{name: stored[name] for name in stored.files})
+
+
+def test_a_folder_of_an_earlier_format_is_converted_by_the_command_that_the_error_names(undisturbed, tmp_path, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    make_old(folder)
+    with pytest.raises(FormatError, match=f"convert it first: macop convert {folder}"):
+        read_run(folder)
+    assert main(["convert", str(tmp_path)]) == 0
+    assert f"run {folder}: converted" in capsys.readouterr().out
+    assert_same_run(folder, undisturbed)
+    assert read_run(folder) == RUN
+    assert main(["convert", str(folder)]) == 0
+    assert "nothing to convert" in capsys.readouterr().out
+
+
+def test_old_records_get_their_new_names(tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'scenario = "LBF4"\nmethod = "macop+"\nseed = 1\nthreads = 1\n[config]\nalpha_keep = 10.0\n'
+    )
+    lesson = {"phase": "ego-01-00", "group": "0/0", "old_heads": [0.5], "chosen": 0, "kept": False, "heads": 1}
+    selection = {"phase": "population-02", "groups": ["0/0"], "chosen": [1, 0], "compatibility": 0.5}
+    (tmp_path / "decisions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (lesson, selection)))
+    summary = {"scenario": "LBF4", "method": "macop+", "seed": 1, "groups": ["0/0"], "deeds": ["food 0,0"], "note": 7}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "parts.json").write_text(json.dumps([{"minutes": 1.5, "commit": "abc"}]))
+    old = {
+        "net": np.zeros(2),
+        "note.json": np.frombuffer(
+            json.dumps({"names": ["0/0"], "decision": selection, "metrics": 1, "steps": 2}).encode(), np.uint8
+        ),
+    }
+    (tmp_path / "phases").mkdir()
+    np.savez(tmp_path / "phases" / "population-02.npz", **old)
+    assert main(["convert", str(tmp_path)]) == 0
+    run = RunFolder(tmp_path)
+    assert run.settings["config"] == {"alpha_distil": 10.0}
+    first, second = run.decisions()
+    assert (first.best_head, first.candidate_heads, second.best_head, second.candidate_heads) == (0, None, None, [1, 0])
+    assert run.summary() == Summary("LBF4", "macop+", 1, ["0/0"], outcomes=["food 0,0"])
+    assert json.loads((tmp_path / "note.json").read_text()) == 7  # what others have added is kept beside it
+    assert (run.minutes, run.commits) == (1.5, ["abc"])
+    assert run.read_phase("population-02")[1] == PhaseNote(second, names=["0/0"], metrics=1, steps=2)
+
+
+def test_records_are_read_strictly(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    run.begin(RUN, resume=False)
+    for values, message in (
+        ({"format": 3}, "has format 3, and this version reads 2; update"),
+        ({"format": 2, "returns": [], "progress": {}, "color": 1}, "unknown key 'color'"),
+        ({"format": 2, "returns": []}, "lacks a key"),
+    ):
+        (run.path / "result.json").write_text(json.dumps(values))
+        with pytest.raises(FormatError, match=message):
+            run.result()

@@ -69,7 +69,7 @@ class RayNodes:
 
 
 def work(folder: str, name: str, command: list[str], threads: int) -> int:
-    """A task, on the node where this is called; gives the exit code."""
+    """Run a task on the node where this is called; return the exit code."""
     while True:
         process = start(Path(folder), name, command, threads, end_with_parent)
         if process is not None:

@@ -1,7 +1,7 @@
 """Bring campaign folders of earlier versions to the present format, in place. Their runs are converted before.
 
 A task's status had the words of its command, and has the settings now: those of a run are read from its folder. A run that had
-not begun yet is forgotten, and begun anew.
+not begun yet is forgotten, and begins from the start.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def going_on(run: Path, command: list[str]) -> list[str]:
-    """A command that trains, made to go on with what the run's folder holds; what was killed before it began leaves nothing.
+    """Return a command that resumes what the run's folder holds; what was killed before it began leaves nothing.
 
-    A sequence takes no time and is made anew.
+    A sequence takes no time and is made again.
     """
     if command[0] == "sequence":
         shutil.rmtree(run, ignore_errors=True)

@@ -67,7 +67,7 @@ class Ledger:
         self._before = read_statuses(folder)
 
     def check_runs(self) -> None:
-        """Raise where a run that is there was begun with other settings: no command could go on with it."""
+        """Raise where a run that is there was begun with other settings: no command could resume it."""
         for task in self.tasks:
             before = self._before.get(task.name)
             if task.trains and before and holds_run(self.folder / task.name):

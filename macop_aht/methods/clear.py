@@ -19,7 +19,7 @@ from macop_aht.runs.journal import Journal
 
 @dataclass(frozen=True)
 class ClearConfig:
-    """Finetune's, and how much is rehearsed."""
+    """Finetune's settings, and how much is rehearsed."""
 
     groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, TrajeDi's")
     alpha_rehearsal: float = setting(1.0, "weight of the TD loss on episodes of earlier groups")
@@ -37,7 +37,7 @@ class ClearConfig:
 
 
 def train(setup: Setup[ClearConfig], journal: Journal) -> Outcome:
-    """One group after the other."""
+    """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 

@@ -1,6 +1,6 @@
-"""An ego of one head that learns with group after group: what finetuning, a single head, EWC and CLEAR have in common.
+"""An ego of one head that learns with group after group: what Finetune, Single Head, EWC and CLEAR have in common.
 
-They differ in their lesson: what is added to L_com so that earlier groups are not forgotten, and what is remembered for it.
+They differ in their lessons: in what they add to L_com against forgetting, and in what they remember for it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Lesson(NamedTuple):
     seed: int
 
 
-Teach = Callable[[Setup[Any], Lesson], dict[str, Any]]  # trains the network; gives the memory for the groups to come
+Teach = Callable[[Setup[Any], Lesson], dict[str, Any]]  # trains the network; returns the memory for the groups to come
 
 
 def train(setup: Setup[Sequential], journal: Journal, teach: Teach) -> Outcome:
-    """All groups of another run, in the order in which its ego has met them."""
+    """Learn with all groups of another run, in the order in which its ego has met them; return the ego and the groups."""
     groups = journal.phase("groups", Groups, borrow, setup)
     learned = Learned(fresh_ego(setup, 1, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):
@@ -61,7 +61,7 @@ def _learn(setup: Setup[Sequential], k: int, name: str, before: Learned, groups:
 
 
 def join(setup: Setup[Sequential], lesson: Lesson, losses: Losses | None = None) -> Training:
-    """L_com with the lesson's group, and what is added to it."""
+    """Train with the lesson's group by L_com, and what is added to it; return the finished training."""
     return phases.join(setup, lesson.phase, lesson.net, lesson.group, setup.config.ego, lesson.seed, losses)
 
 

@@ -1,4 +1,4 @@
-"""EWC, elastic weight consolidation: weights that mattered for earlier groups are held. The groups are a TrajeDi run's.
+"""EWC, elastic weight consolidation: a penalty on moving weights that mattered for earlier groups. The groups are a TrajeDi run's.
 
 L_com + mu/2 sum_j F_j (theta_j - theta_{k-1,j})^2, with theta_{k-1} as learning with the k-th group begins. F is the sum of the
 Fisher information, on its diagonal, of all groups before: the paper's formula has one F, and does not say of which.
@@ -32,7 +32,7 @@ from macop_aht.runs.journal import Journal
 
 @dataclass(frozen=True)
 class EwcConfig:
-    """Finetune's, and how strongly weights are held."""
+    """Finetune's settings, and the weight of the penalty."""
 
     groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, TrajeDi's")
     mu: float = setting(100.0, "weight of the penalty for moving weights that mattered (benchmarks/tuning.py)")
@@ -46,7 +46,7 @@ class EwcConfig:
 
 
 def train(setup: Setup[EwcConfig], journal: Journal) -> Outcome:
-    """One group after the other."""
+    """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 
@@ -54,8 +54,8 @@ def teach(setup: Setup[EwcConfig], lesson: Lesson) -> dict[str, Any]:
     """L_com and the penalty; the Fisher information of the groups so far is remembered."""
     config, net = setup.config, lesson.net
     before = tensors(setup, lesson.memory.get("fisher", {}))
-    held = {"penalty": (config.mu / 2, penalty(net, before))} if before else {}
-    training = continual.join(setup, lesson, held)
+    losses = {"penalty": (config.mu / 2, penalty(net, before))} if before else {}
+    training = continual.join(setup, lesson, losses)
     rng = np.random.default_rng([lesson.seed, 3])
     new = fisher(training.learner, training.replay, config.fisher_episodes, rng)
     return {"fisher": numbered([old + part for old, part in zip(before, new, strict=True)] if before else new)}

@@ -26,7 +26,7 @@ class FinetuneConfig:
 
 
 def train(setup: Setup[FinetuneConfig], journal: Journal) -> Outcome:
-    """One group after the other."""
+    """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 

@@ -1,4 +1,4 @@
-"""Fresh: an ego that is begun anew with every group, as if it had met no other. The paper's alpha-tilde of forward transfer.
+"""Fresh: an ego with random weights for every group, as if it had met no other. The paper's alpha-tilde of forward transfer.
 
 Its settings are Finetune's, whose ego goes on where the last group has left it.
 """
@@ -16,7 +16,7 @@ from macop_aht.runs.journal import Journal
 
 
 def train(setup: Setup[FinetuneConfig], journal: Journal) -> Outcome:
-    """One group after the other."""
+    """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 

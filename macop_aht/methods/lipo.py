@@ -1,4 +1,4 @@
-"""LIPO: a population whose members are trained to get on badly with each other, L_sp + alpha_cross L_cross; the rest is FCP's.
+"""LIPO: a population whose members are trained to play badly with each other, L_sp + alpha_cross L_cross; the rest is FCP's.
 
 J_LIPO = -sum of J(<i, j>) over pairs: for each of the two, the TD loss on their episodes with the team's reward negated.
 """
@@ -26,7 +26,7 @@ from macop_aht.runs.journal import Journal
 
 @dataclass(frozen=True)
 class LipoConfig:
-    """FCP's, and the weight of cross-play."""
+    """FCP's settings, and the weight of cross-play."""
 
     alpha_cross: float = setting(1.0, "weight of bad cross-play in the teammates' loss (benchmarks/tuning.py)")
     test_episodes: int = setting(32, "greedy episodes behind every figure")
@@ -43,7 +43,7 @@ class LipoConfig:
 
 
 def train(setup: Setup[LipoConfig], journal: Journal) -> Outcome:
-    """Groups that do not get on with each other; then the ego with all of them."""
+    """Train groups that are incompatible with each other; then the ego with all of them. Return the ego and the groups."""
     return two_stages(setup, journal, incompatible_teams)
 
 
@@ -54,7 +54,7 @@ def incompatible_teams(setup: Setup[LipoConfig]) -> Teams:
     teams = Teams.fresh(setup, config.population, training, seed)
     sources = [self_play_source(world, teams.net, training, seed, setup.device)]
     losses: dict[str, tuple[float, Term]] = {}
-    seats = {"ego": range(world.controllable), "mate": range(world.controllable, world.n_agents)}
+    seats = {"ego": range(world.controllable), "teammate": range(world.controllable, world.n_agents)}
     for k, (name, own) in enumerate(seats.items(), start=3):
         sources.append(with_each_other(setup, teams.net, training, seed + k, own))
         negated = terms.td_on(sources[-1].collector.replay, training.batch, [seed, k], "cross", sign=-1.0)

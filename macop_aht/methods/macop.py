@@ -1,4 +1,4 @@
-"""Macop: teammates are generated until none can be found that the ego cannot join; the ego learns to join them, one by one.
+"""Macop: teammates are generated until the ego is compatible with all new ones; the ego learns to join them, one by one.
 
 The functions are the boxes of the paper's Algorithm 1, in its order. What each decides, it decides by greedy episodes.
 """
@@ -107,7 +107,7 @@ def first_population(setup: Setup[MacopConfig]) -> Teams:
 
 
 def mutate(setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams) -> Teams:
-    """The offspring: copies of the parents, trained on with L_tm (Eq. 5) against the ego as it is; some may begin anew."""
+    """Return the offspring: copies of the parents, or fresh groups, trained with L_tm (Eq. 5) against the ego as it is."""
     config, phase, seed = setup.config, f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
     fresh, anew = Teams.fresh(setup, config.population, config.mutation, seed), round(config.anew * config.population)
     sources = [fresh if k < anew else parents for k in range(config.population)]
@@ -136,8 +136,8 @@ def _train_teammates(
 def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> Source:
     """Cross-play of every group with the ego, which draws a head for every episode; the groups' seats are kept."""
     world, training, rng = setup.world, setup.config.mutation, np.random.default_rng(seed)
-    mates = range(world.controllable, world.n_agents)
-    replay = Replay(world, net.population, training.capacity, training.mixer == "qmix", mates)
+    teammates = range(world.controllable, world.n_agents)
+    replay = Replay(world, net.population, training.capacity, training.mixer == "qmix", teammates)
     owner = np.repeat(np.arange(net.population), training.envs)
     pairs = np.stack([np.zeros_like(owner), owner], axis=1)
     seating = Seating.cross_play(ego, net, pairs, 1, world.controllable)
@@ -150,7 +150,7 @@ def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> 
 
     draw_heads(np.ones(len(owner), dtype=np.bool_))
     collector.when_over.append(draw_heads)
-    return Source(collector, explorers=mates)
+    return Source(collector, explorers=teammates)
 
 
 def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]:
@@ -179,7 +179,7 @@ def learn_to_join(
 ) -> tuple[Heads, Replay]:
     """A fresh head for a group, trained with the backbone by L_com + alpha_reg L_reg (Eq. 8).
 
-    Old heads stay as they are. Gives the head, and the episodes of its making.
+    Old heads stay as they are. Return the head, and the episodes of its training.
     """
     config, snapshots = setup.config, snapshots_of(setup, memory)
     head = Heads(ego.shape, 1, torch.Generator().manual_seed(seed)).to(setup.device)
@@ -365,7 +365,7 @@ def plus_from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
 
     Offspring begin with random weights and are rewarded for novelty. Old heads are distilled, instead of a regulariser on the
     backbone. The ego's replay has demonstrations, and there is no lesson without need. All of the mutation's episodes are
-    self-play, where half of Macop's are: twice the ratio makes as many updates. Offspring that begin anew need as many updates
+    self-play, where half of Macop's are: twice the ratio makes as many updates. Fresh offspring need as many updates
     as the first population.
     """
     mutation = replace(preset.mutation, ratio=min(2 * preset.mutation.ratio, preset.teammates.ratio))

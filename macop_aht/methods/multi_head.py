@@ -32,7 +32,7 @@ class MultiHeadConfig:
 
 
 def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Outcome:
-    """One group after the other."""
+    """Learn with one group after the other; return the ego and the groups."""
     groups = journal.phase("groups", Groups, borrow, setup)
     learned = Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):

@@ -1,6 +1,6 @@
 """What the methods' boxes are made of: teams that train, an ego that learns to join groups, returns that decide.
 
-A phase is given a `Setup` and what came out of the phases before, and gives something that a journal can keep.
+A phase is given a `Setup` and what came out of the phases before, and returns something that a journal can keep.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Setup(NamedTuple, Generic[Config]):
     seed: int
     device: torch.device
     watch: Watch | None = None
-    stream: tuple[int, ...] = ()  # setups of the same seed and of different streams draw nothing alike
+    stream: tuple[int, ...] = ()  # setups of the same seed and of different streams have independent random numbers
 
     def phase_seed(self, *path: int) -> int:
         """A seed of its own for every phase, so that a phase can be repeated alone. Zeros at the end of a path change nothing."""
@@ -56,7 +56,7 @@ class Setup(NamedTuple, Generic[Config]):
 
 
 def mixer(setup: Setup[Settings], name: MixerName, population: int, seed: int) -> Vdn | Qmix:
-    """A fresh mixer for so many networks."""
+    """Return a fresh mixer for so many networks."""
     world, generator = setup.world, torch.Generator().manual_seed(seed)
     return make_mixer(name, population, world.n_agents, world.state_dim, generator).to(setup.device)
 
@@ -66,7 +66,7 @@ def _mixer_name(has_weights: bool) -> MixerName:
 
 
 def run(setup: Setup[Settings], phase: str, training: Training) -> Training:
-    """To the end, watched."""
+    """Train to the end, and tell whoever watches; return the finished training."""
     while not training.done:
         training.step()
         if setup.watch:
@@ -125,13 +125,13 @@ class Teams(NamedTuple):
 
     @staticmethod
     def fresh(setup: Setup[Settings], population: int, training: TrainingConfig, seed: int) -> Teams:
-        """Groups that know nothing yet."""
+        """Return groups with random weights."""
         net = Stack(Shape.of(setup.world), population, torch.Generator().manual_seed(seed)).to(setup.device)
         return Teams(net, mixer(setup, training.mixer, population, seed + 1))
 
     @staticmethod
     def gather(setup: Setup[Settings], members: Sequence[tuple[Teams, int]]) -> Teams:
-        """Copies of members of others."""
+        """Return copies of members of other teams."""
         mixing = mixer(setup, _mixer_name(isinstance(members[0][0].mixer, Qmix)), len(members), seed=0)
         for place, (source, p) in enumerate(members):
             set_member(mixing, place, member(source.mixer, p))
@@ -148,7 +148,7 @@ def train_teams(
     seed: int,
     losses: Losses,
 ) -> None:
-    """L_sp, the TD loss on the first source, and what a method adds to it."""
+    """Train teams by L_sp, the TD loss on the first source, and what a method adds to it."""
     cross = mixer(setup, training.mixer, teams.net.population, seed + 2)
     learner = Learner(teams.net, teams.mixer, training.update, cross)
     run(setup, phase, Training(training, learner, sources, steps, seed, losses))
@@ -221,7 +221,7 @@ def join(
 
 
 def fresh_ego(setup: Setup[Settings], heads: int, seed: int) -> Ego:
-    """An ego that knows nothing yet."""
+    """Return an ego with random weights."""
     return Ego(Shape.of(setup.world), heads, torch.Generator().manual_seed(seed)).to(setup.device)
 
 
@@ -311,7 +311,7 @@ def cross_returns(
 
 
 def best_response(setup: Setup[Settings], group: Stack, training: TrainingConfig, steps: int, seed: int) -> float:
-    """What a fresh ego gets with a group after learning with it alone.
+    """Return what a fresh ego gets with a group after learning with it alone.
 
     Whatever the method: without demonstrations, and without self-play of its own.
     """

@@ -1,7 +1,7 @@
 """PPO, as Stable-Baselines3 has it, against the groups of another run; in a campaign, FCP's. What users would try first.
 
-The ego has no memory and sees no last action: its network is the others' with the memory closed, so that it is an ego like any
-other when it has learnt. A group is drawn for every episode.
+The ego has no memory and sees no last action: its network is the usual one with the memory closed, so that a trained
+ego is like any other. A group is drawn for every episode.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def logits(ego: Ego, obs: Tensor) -> Tensor:
 
 
 def close_memory(ego: Ego) -> None:
-    """Set the weights so that the network with its memory gives what `logits` gives, whatever was before."""
+    """Set the weights so that the network with its memory returns what `logits` returns, whatever was before."""
     shape, backbone = ego.shape, ego.backbone
     update = slice(shape.hidden, 2 * shape.hidden)
     with torch.no_grad():

@@ -133,7 +133,7 @@ METHODS = {
         groups_from=ANY, campaign_groups="macop", compared=False,
     ),
     "fresh": Method(
-        "one head, begun anew with every group",
+        "one head, with random weights for every group",
         finetune.FinetuneConfig, finetune.from_preset, fresh.train, continual.steps,
         groups_from=ANY, campaign_groups="macop", compared=False,
     ),
@@ -251,8 +251,8 @@ def read_run(folder: Path) -> MethodRun:
 def setup_of(run: MethodRun, device: str = "auto") -> Setup[Any]:
     """Return what the phases of a run are given.
 
-    Methods of the same seed draw nothing alike: else FCP's groups and TrajeDi's would be twins, the one's ego would know the
-    other's groups, and the egos of all methods would start from the same weights.
+    Methods of the same seed have independent random numbers. Else FCP's groups and TrajeDi's would be twins, the one's ego
+    would know the other's groups, and the egos of all methods would start from the same weights.
     """
     stream = () if run.method == "macop" else (crc32(run.method.encode()),)
     return Setup(build(run.scenario), run.config, run.seed, choose_device(device), stream=stream)

@@ -1,4 +1,4 @@
-"""Episodes of earlier groups that are kept, so that an ego that learns with new ones can be held to what it knew."""
+"""Episodes of earlier groups that are kept for rehearsal and distillation, while an ego learns with new ones."""
 
 from __future__ import annotations
 

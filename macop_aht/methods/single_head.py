@@ -15,7 +15,7 @@ from macop_aht.runs.journal import Journal
 
 @dataclass(frozen=True)
 class SingleHeadConfig:
-    """Finetune's, and Macop's regulariser."""
+    """Finetune's settings, and Macop's regulariser."""
 
     groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, Macop's")
     alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
@@ -34,7 +34,7 @@ class SingleHeadConfig:
 
 
 def train(setup: Setup[SingleHeadConfig], journal: Journal) -> Outcome:
-    """One group after the other."""
+    """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 

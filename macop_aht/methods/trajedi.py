@@ -15,7 +15,7 @@ from macop_aht.runs.journal import Journal
 
 @dataclass(frozen=True)
 class TrajediConfig:
-    """FCP's, and the diversity term of Macop's first population."""
+    """FCP's settings, and the diversity term of Macop's first population."""
 
     alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
     diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
@@ -29,7 +29,7 @@ class TrajediConfig:
 
 
 def train(setup: Setup[TrajediConfig], journal: Journal) -> Outcome:
-    """Groups that differ in what they do; then the ego with all of them."""
+    """Train groups that act differently; then the ego with all of them. Return the ego and the groups."""
     return two_stages(setup, journal, diverse_teams)
 
 

@@ -284,7 +284,11 @@ class RunFolder:
 
     def metrics(self, kept: int) -> Metrics:
         """Open the metrics, of which `kept` bytes stand."""
-        return Metrics(self.path / "metrics.jsonl", self.path / "tensorboard", kept)
+        return Metrics(self._metrics, self.path / "tensorboard", kept)
+
+    def curve(self) -> list[dict[str, Any]]:
+        """The lines of the metrics: step, return, losses, and the phase where a run has several."""
+        return [json.loads(line) for line in self._metrics.read_text(encoding="utf-8").splitlines()]
 
     def add_part(self, part: Part) -> list[Part]:
         """Note a part of the run; return all that are known. Never stops a run."""
@@ -317,6 +321,10 @@ class RunFolder:
         write_whole(self._result, result.text())
 
     # --- Files
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
 
     @property
     def _decisions(self) -> Path:
