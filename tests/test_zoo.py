@@ -2,9 +2,13 @@
 
 import hashlib
 import json
+import os
 import random
 import shutil
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
+from subprocess import PIPE, Popen
 
 import gymnasium as gym
 import numpy as np
@@ -25,8 +29,9 @@ from macop_aht.onnx_format import FormatError, Graph, Node, _bytes, _number, _va
 from macop_aht.runs import checkpoints
 from macop_aht.runs.selfplay import SelfPlayRun, self_play
 from macop_aht.scenarios import SCENARIOS, build
-from macop_aht.zoo import graphs
+from macop_aht.zoo import graphs, store
 from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
+from macop_aht.zoo.convert import convert_zoo
 
 
 def network(scenario="LBF4", seed=0):
@@ -113,7 +118,10 @@ def hostile():
     yield "another scenario", graph_of("PP1")
     yield other, replace(graph, nodes=[node for node in graph.nodes if "q" not in node.outputs])
     yield other, replace(graph, nodes=graph.nodes[::-1])
-    yield "no numbers", replace(graph, weights={**graph.weights, "heads.head2.bias": np.full(5, np.nan, np.float32)})
+    yield (
+        "NaN or infinity",
+        replace(graph, weights={**graph.weights, "heads.head2.bias": np.full(5, np.nan, np.float32)}),
+    )
     yield (
         "another scenario",
         replace(graph, weights={**graph.weights, "heads.head2.bias": np.zeros((3, 5), np.float32)}),
@@ -281,6 +289,9 @@ def test_a_damaged_index_says_what_is_wrong(small_zoo):
         (lambda content: content["groups"][0].update(self_play=float("nan")), "must be a finite number"),
         (lambda content: content["groups"].append(content["groups"][0]), "groups of the same name"),
         (lambda content: content.pop("groups"), "cannot be read"),
+        (lambda content: content.update(author="me"), "unknown key 'author'"),
+        (lambda content: content.update(format=3), "of format 3; this version reads 2"),
+        (lambda content: content.pop("format"), "of format 1; convert it with `macop convert`"),
     ):
         content = json.loads(json.dumps(good))
         change(content)
@@ -304,7 +315,7 @@ def test_places(tmp_path, monkeypatch):
 
 
 def test_cards_survive_writing(tmp_path):
-    card = put(tmp_path, "LBF4", "lipo/3", write(graph_of()), tags=["food 0,0"], split="validation")
+    card = put(tmp_path, "LBF4", "lipo/3", write(graph_of()), outcomes=["food 0,0"], split="validation")
     assert asdict(read_index(tmp_path / "LBF4")["lipo/3"]) == asdict(card)
     assert isinstance(zoo.graph(card, tmp_path), Graph)
 
@@ -325,6 +336,98 @@ def test_every_group_that_is_shipped_loads_and_plays(scenario, monkeypatch):
     test_runs = {(card.generator, card.seed) for card in cards.values() if card.split == "test"}
     assert test_runs
     assert test_runs.isdisjoint((card.generator, card.seed) for card in cards.values() if card.split != "test")
+
+
+# --- Formats and changes
+
+
+def test_an_index_of_format_1_is_converted(small_zoo, tmp_path):
+    """Whole or not at all; a folder of a scenario, or all of a zoo."""
+    path, other = small_zoo / "LBF4" / INDEX, small_zoo / "PP1" / INDEX
+    put(small_zoo, "PP1", "macop/0", write(graph_of("PP1")))
+    kept = {own: read_index(own.parent) for own in (path, other)}
+    assert not convert_zoo(small_zoo)
+
+    def age(own):
+        content = json.loads(own.read_text())
+        del content["format"]
+        for entry in content["groups"]:
+            entry["origin"], entry["tags"] = entry.pop("group"), entry.pop("outcomes")
+        own.write_text(json.dumps(content))
+
+    age(path)
+    age(other)
+    assert convert_zoo(path.parent)
+    with pytest.raises(ValueError, match="convert it with `macop convert`"):
+        zoo.list("PP1")
+    age(path)
+    damaged = other.read_text().replace('"seed": 0', '"seed": "0"')
+    before = path.read_text()
+    other.write_text(damaged)
+    with pytest.raises(ValueError, match=r"PP1.*cannot be converted"):
+        convert_zoo(small_zoo)
+    assert path.read_text() == before  # which was in good order
+    other.write_text(damaged.replace('"seed": "0"', '"seed": 0'))
+    assert convert_zoo(small_zoo)
+    assert {own: read_index(own.parent) for own in (path, other)} == kept
+    with pytest.raises(FileNotFoundError, match="there is no index"):
+        convert_zoo(small_zoo / "nothing")
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing runs after a kill."""
+
+
+def test_a_change_that_is_killed_leaves_the_zoo_as_before_or_as_after(small_zoo, tmp_path, monkeypatch):
+    """At the k-th thing that is done to a file, for every k, and just after it; the next change cleans up."""
+    folder = small_zoo / "LBF4"
+    before = read_index(folder)
+    content = write(graph_of(seed=9))
+    file = store.file_name("macop/0", content)
+    new = replace(before["macop/0"], file=file, sha256=hashlib.sha256(content).hexdigest(), seed=9)
+    after = {"macop/0": new, "macop/2": before["macop/2"]}
+    states, ended = [], False
+    for k in range(100):
+        for late in (False, True):
+            zoo_copy = tmp_path / "copies" / f"{k}-{late}"
+            shutil.copytree(folder, zoo_copy / "LBF4")
+            done = 0
+
+            def killing(act, late=late, k=k):
+                def acted(*words, **options):
+                    nonlocal done
+                    done += 1
+                    if done == k + 1 and not late:
+                        raise Killed
+                    found = act(*words, **options)
+                    if done == k + 1:
+                        raise Killed
+                    return found
+
+                return acted
+
+            with monkeypatch.context() as patched:
+                for owner, name in ((os, "fsync"), (Path, "replace"), (Path, "unlink")):
+                    patched.setattr(owner, name, killing(getattr(owner, name)))
+                try:
+                    store.replace_cards(zoo_copy / "LBF4", after, {file: content})
+                    ended = True
+                except Killed:
+                    pass
+            found = read_index(zoo_copy / "LBF4")
+            assert found in (before, after)
+            states.append(found == after)
+            for name in found:  # every file is there, with its hash
+                zoo.load("LBF4", name, zoo_copy)
+            store.clean(zoo_copy / "LBF4")
+            names = {path.name for path in (zoo_copy / "LBF4").iterdir()}
+            assert names == {INDEX, *(card.file for card in found.values())}
+        if ended:
+            break
+    assert ended
+    assert k > 8
+    assert states == sorted(states)
+    assert {*states} == {False, True}
 
 
 # --- From runs into the zoo
@@ -430,3 +533,17 @@ def test_a_runs_groups_can_be_put_in_the_place_of_those_that_the_zoo_has(finishe
     assert {path.name for path in (tmp_path / "zoo" / "LBF4").glob("*.onnx")} == {card.file for card in cards.values()}
     assert all(card.responder in cards for card in cards.values())
     assert main(["zoo", "verify", "--zoo", str(tmp_path / "zoo")]) == 0
+
+
+def test_two_processes_do_not_change_a_zoo_at_once(finished_runs, tmp_path, capsys):
+    code = (
+        "import sys; from pathlib import Path; from macop_aht.runs.lock import folder_lock\n"
+        f"with folder_lock(Path({str(tmp_path / 'LBF4')!r}), 'adding to the zoo'): print(1, flush=True); sys.stdin.read()"
+    )
+    target = ["--split", "train", "--zoo", str(tmp_path)]
+    with Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE) as other:
+        other.stdout.readline()
+        assert main(["zoo", "add", str(finished_runs / "0"), *target]) == 2
+        assert f"process {other.pid}" in capsys.readouterr().err
+        other.kill()  # the lock of a dead process is free
+    assert main(["zoo", "add", str(finished_runs / "0"), *target]) == 0

@@ -52,7 +52,11 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     returns = crossplay.matrix(world, policies, arguments.episodes, arguments.seed)
     names = [policy.name.removeprefix("scripted:").removeprefix("zoo:") for policy in policies]
     print(crossplay.summary(returns))
-    crossplay.write(returns, names, f"{arguments.scenario}: ego in the row, teammate in the column", arguments.out)
+    title = f"{arguments.scenario}: ego in the row, teammate in the column"
+    written = crossplay.write(returns, names, title, arguments.out)
+    print(f"wrote {', '.join(map(str, written))}")
+    if len(written) == 1:
+        print("there is no picture without matplotlib: pip install 'macop-aht[report]'")
 
 
 def _pool(arguments: argparse.Namespace) -> None:
@@ -102,13 +106,17 @@ def add_compare(commands: Commands, words: Sequence[str]) -> None:
 
 
 def add_crossplay(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("crossplay", help="the matrix of who gets on with whom")
+    parser = commands.add_parser("crossplay", help="the returns of every policy with every other one")
     parser.add_argument("scenario", help="such as LBF4")
     parser.add_argument("policies", nargs="+", help="such as zoo:train scripted:nearest FILE.onnx")
     parser.add_argument("--episodes", type=positive, default=32, help="per pairing (default: %(default)s)")
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument(
-        "--out", type=new_file, default=Path("crossplay"), help="writes OUT.csv and OUT.png (default: %(default)s)"
+        "--out",
+        type=new_file,
+        default=Path("crossplay"),
+        metavar="OUT",
+        help="write OUT.csv and, where matplotlib is installed, OUT.png (default: %(default)s)",
     )
     parser.set_defaults(run=_crossplay)
 

@@ -23,24 +23,28 @@ def _export(arguments: argparse.Namespace) -> None:
 def _zoo_list(arguments: argparse.Namespace) -> None:
     from macop_aht import zoo
 
-    print(f"{'name':16}{'split':12}{'self-play':>10}{'best response':>15}  does")
+    print(f"{'name':16}{'split':12}{'self-play':>10}{'best response':>15}  outcomes")
     for card in zoo.cards(arguments.scenario, arguments.zoo).values():
-        print(f"{card.name:16}{card.split:12}{card.self_play:10.2f}{card.best_response:15.2f}  {', '.join(card.tags)}")
+        print(
+            f"{card.name:16}{card.split:12}{card.self_play:10.2f}{card.best_response:15.2f}  {', '.join(card.outcomes)}"
+        )
 
 
 def _zoo_add(arguments: argparse.Namespace) -> None:
     from macop_aht import paths
-    from macop_aht.evaluation.curation import add
+    from macop_aht.evaluation.curation import Addition, add
 
     if arguments.zoo:
         Path(arguments.zoo).mkdir(parents=True, exist_ok=True)
     target = paths.find("zoo", arguments.zoo)
-    limits = (arguments.most, arguments.least)
-    cards = add(Path(arguments.run_folder), target, arguments.split, *limits, instead=arguments.replace)
+    what = Addition(arguments.split, arguments.most, arguments.least, arguments.replace)
+    cards = add(Path(arguments.run_folder), target, what)
     if not cards:
-        print("nothing has changed: the run has generated no group that is new and good enough")
+        print("nothing has changed: the run has no group that is new and good enough")
     for card in cards:
-        print(f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.tags) or 'no deed'} ({card.precision})")
+        print(
+            f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.outcomes) or 'no outcome'} ({card.precision})"
+        )
 
 
 def _zoo_verify(arguments: argparse.Namespace) -> None:
@@ -84,18 +88,28 @@ def add_zoo(commands: Commands, words: Sequence[str]) -> None:
     listing.add_argument("scenario", help="such as LBF4")
     listing.set_defaults(run=_zoo_list)
     adding = actions.add_parser("add", help="put the groups of a finished run into the zoo")
-    adding.add_argument("run_folder", metavar="RUN")
-    adding.add_argument("--split", choices=("train", "validation", "test"), required=True)
-    adding.add_argument("--most", type=positive, help="groups to add at most")
+    adding.add_argument("run_folder", metavar="RUN", help="the folder of a finished run")
     adding.add_argument(
-        "--least", type=float, default=0.0, help="self-play that a group must have (default: %(default)s)"
+        "--split", choices=("train", "validation", "test"), required=True, help="which split they belong to"
+    )
+    adding.add_argument("--most", type=positive, metavar="N", help="the largest number of groups to add (default: all)")
+    adding.add_argument(
+        "--least",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="the least self-play return of a group (default: %(default)s)",
     )
     adding.add_argument(
-        "--replace", action="store_true", help="in the place of what the zoo has of this generator and seed"
+        "--replace", action="store_true", help="replace the groups that the zoo has of this method and seed"
     )
     adding.set_defaults(run=_zoo_add)
     verifying = actions.add_parser("verify", help="recompute every figure on every card")
-    verifying.add_argument("scenarios", nargs="*", help="(default: all)")
+    verifying.add_argument("scenarios", nargs="*", help="such as LBF4 (default: all in the zoo)")
     verifying.set_defaults(run=_zoo_verify)
     for action in (listing, adding, verifying):
-        action.add_argument("--zoo", metavar="FOLDER", help="another zoo than the installed one")
+        action.add_argument(
+            "--zoo",
+            metavar="FOLDER",
+            help="the folder of the zoo (default: that of MACOP_ZOO, else the shipped one)",
+        )

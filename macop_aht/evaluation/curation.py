@@ -1,6 +1,7 @@
-"""Groups from finished runs into the zoo: cards, near-duplicates out, splits kept apart; and every figure on a card recomputed.
+"""Groups of finished runs are added to the zoo, and the figures on its cards are verified.
 
-Figures come from the files as they lie in the zoo, through onnxruntime, so that whoever has the zoo can check them.
+Near-duplicates are left out, and the splits are kept apart. All figures come from the files as they are in the zoo, through
+onnxruntime, so that anybody with the zoo can check them.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from macop_aht.episodes.matches import play
 from macop_aht.onnx_format import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Decision
+from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
-from macop_aht.zoo import graphs
-from macop_aht.zoo.cards import INDEX, Card, Split, generator_of, read_index, write_index
+from macop_aht.zoo import graphs, store
+from macop_aht.zoo.cards import Card, Split, generator_of
 
-EPISODES = 100  # of self-play, behind the figures on a card
+EPISODES = 100  # the number of episodes behind every figure on a card
 SEED = 77_000  # of these episodes
-TRIAL_SEED = 78_000  # of those by which responders are chosen
-ALIKE = 0.95  # near-duplicates get this share of their self-play from each other,
-AGREE = 0.9  # and act the same in this share of steps
-TOLERANCE = 0.05  # of a figure that is recomputed on another machine, as a share of it
-ABOUT = "Teammate groups of this scenario. best_response is what the responder gets with it: the group that does best with it."
+TRIAL_SEED = 78_000  # of the episodes that responders are chosen by
+ALIKE = 0.95  # near-duplicates have a cross-play of at least this share of their self-play,
+AGREE = 0.9  # and act the same in at least this share of steps
+TOLERANCE = 0.05  # relative, of a figure that is recomputed on another machine
 
 
 @dataclass(frozen=True)
 class Found:
     """A group in a run."""
 
-    origin: str
+    name: str
     weights: dict[str, np.ndarray]
 
 
@@ -67,58 +68,71 @@ def read_run(folder: Path) -> Run:
 # --- Adding
 
 
-def add(
-    folder: Path,
-    target: Path,
-    split: Split,
-    most: int | None = None,
-    least: float = 0.0,
-    instead: bool = False,
-) -> list[Card]:
-    """Put a run's groups into a zoo, those with a self-play of at least `least`, at most `most` of them; gives the new cards.
+@dataclass(frozen=True)
+class Addition:
+    """Which groups of a run are added to a zoo, and how."""
 
-    With `instead`, what the zoo has of this generator and seed gives way, and so do the names. Where there is nothing to add,
-    nothing changes.
+    split: Split
+    most: int | None = None  # at most so many groups
+    least: float = 0.0  # the self-play that a group must have
+    replace: bool = False  # whether the groups of the same generator and seed are removed, and their names used again
+
+    def __post_init__(self) -> None:
+        if not self.least >= 0:
+            raise ValueError(f"least is {self.least}; it must be at least 0")
+
+
+def add(folder: Path, target: Path, what: Addition) -> list[Card]:
+    """Add groups of the finished run in a folder to a zoo; return the new cards.
+
+    Killed at any moment, the zoo is as before or as after. Where there is nothing to add, nothing changes. Raise `LockedError`
+    where another process is changing the zoo, and `ValueError` where the groups may not be added.
     """
-    if not least >= 0:
-        raise ValueError(f"least is {least}; it must be at least 0")
     run = read_run(folder)
     own = target / run.scenario
-    before = read_index(own) if (own / INDEX).exists() else {}
-    gone = {
-        name for name, card in before.items() if instead and (card.generator, card.seed) == (run.generator, run.seed)
-    }
-    cards = {name: card for name, card in before.items() if name not in gone}
-    _keep_apart(run, split, cards)
+    with folder_lock(own, "adding to the zoo"):
+        store.clean(own)
+        before = store.present(own)
+        gone = {
+            name
+            for name, card in before.items()
+            if what.replace and (card.generator, card.seed) == (run.generator, run.seed)
+        }
+        kept = {name: card for name, card in before.items() if name not in gone}
+        _keep_apart(run, what.split, kept)
+        cards, added = _with_added(run, kept, gone, target, what)
+        if added:
+            store.replace_cards(own, cards, {candidate.card.file: candidate.content for candidate in added.values()})
+        return [cards[name] for name in added]
+
+
+def _with_added(
+    run: Run, cards: dict[str, Card], gone: Collection[str], target: Path, what: Addition
+) -> tuple[dict[str, Card], dict[str, Candidate]]:
+    """Return the cards of the zoo with those of the run's groups, and the groups that are new, by name."""
     world = build(run.scenario)
     candidates = [_candidate(run, group, world, target) for group in run.groups]
-    candidates = [candidate for candidate in candidates if candidate.card.self_play >= least]
+    candidates = [candidate for candidate in candidates if candidate.card.self_play >= what.least]
     present = {name: _load(card, target) for name, card in cards.items()}  # of whatever generator and split
-    kept = without_duplicates(world, candidates, [*present.values()])[:most]
+    chosen = without_duplicates(world, candidates, [*present.values()])[: what.most]
     names = (name for name in (f"{run.generator}/{k}" for k in count()) if name not in cards)
     added = {}
-    for candidate, name in zip(kept, names, strict=False):
-        card = replace(candidate.card, name=name, responder=name, file=name.replace("/", "-") + ".onnx", split=split)
+    for candidate, name in zip(chosen, names, strict=False):
+        file = store.file_name(name, candidate.content)
+        card = replace(candidate.card, name=name, responder=name, file=file, split=what.split)
         added[name] = replace(candidate, card=card)
     if not added:
-        return []
+        return cards, {}
     orphans = [name for name, card in cards.items() if card.responder in gone]
-    cards = with_responders(world, {**present, **added}, [*added, *orphans])
-    own.mkdir(parents=True, exist_ok=True)
-    for candidate in added.values():
-        (own / candidate.card.file).write_bytes(candidate.content)
-    write_index(own, cards, ABOUT)
-    for name in gone - {*cards}:
-        (own / before[name].file).unlink()
-    return [cards[name] for name in added]
+    return with_responders(world, {**present, **added}, [*added, *orphans]), added
 
 
 def _keep_apart(run: Run, split: Split, cards: dict[str, Card]) -> None:
-    """A run's groups go into the zoo once, and no seed of a generator is in the test split and another."""
+    """Raise `ValueError` where the run's groups are in the zoo, or its seed is in both the test split and another."""
     siblings = [card for card in cards.values() if (card.generator, card.seed) == (run.generator, run.seed)]
     if any(card.config_hash == run.config_hash for card in siblings):
         raise ValueError(
-            f"the groups of this run ({run.generator}, seed {run.seed}) are in the zoo already; --replace takes those out first"
+            f"the groups of this run ({run.generator}, seed {run.seed}) are in the zoo already; give --replace to replace them"
         )
     if any((card.split == "test") != (split == "test") for card in siblings):
         raise ValueError(
@@ -129,7 +143,7 @@ def _keep_apart(run: Run, split: Split, cards: dict[str, Card]) -> None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A group with its file and its card, ready for the zoo."""
+    """A group with its card and the content of its file."""
 
     card: Card
     content: bytes
@@ -137,51 +151,51 @@ class Candidate:
 
 
 def _candidate(run: Run, group: Found, world: World, target: Path) -> Candidate:
-    """The file in half precision where no action changes by it, and the figures of its card."""
+    """Return a group with its file, in half precision unless that changes an action, and the figures of its card."""
     sizes = (len(world.actions), world.n_agents)
     single, half = (write(graphs.group_graph(group.weights, *sizes, half=narrow)) for narrow in (False, True))
     place = target / run.scenario / "candidate.onnx"
     policies = [OnnxPolicy(place, world, content, name="candidate") for content in (single, half)]
     same = agreement(world, policies[0], policies[1]) == 1.0
     content, policy = (half, policies[1]) if same else (single, policies[0])
-    self_play, tags = figures(world, policy)
+    self_play, outcomes = figures(world, policy)
     name = f"{run.generator}/0"
     card = Card(
-        name, run.scenario, run.generator, run.seed, group.origin, run.config_hash, "candidate.onnx",
-        hashlib.sha256(content).hexdigest(), "half" if same else "single", self_play, self_play, name, tags,
+        name, run.scenario, run.generator, run.seed, group.name, run.config_hash, "candidate.onnx",
+        hashlib.sha256(content).hexdigest(), "half" if same else "single", self_play, self_play, name, outcomes,
     )  # fmt: skip
     return Candidate(card, content, policy)
 
 
 def _load(card: Card, target: Path) -> Candidate:
-    """One that is in the zoo, checked as everybody checks it."""
+    """Return a group of the zoo, checked as `zoo.load` checks it."""
     return Candidate(card, b"", _renamed(zoo.load(card.scenario, card.name, target)))
 
 
 def figures(world: World, policy: OnnxPolicy) -> tuple[float, list[str]]:
-    """The self-play return of a group, and what it does, the most frequent first."""
+    """Return the self-play return of a group, and its outcomes, the most frequent first."""
     played = play(world, _renamed(policy), [_renamed(policy)], EPISODES, SEED)
-    deeds = Counter(outcome for outcome in played.outcomes[0].tolist() if outcome)
+    outcomes = Counter(outcome for outcome in played.outcomes[0].tolist() if outcome)
     return round(float(played.returns.mean()), 4), [
-        deed for deed, count in deeds.most_common(3) if count >= EPISODES // 10
+        outcome for outcome, number in outcomes.most_common(3) if number >= EPISODES // 10
     ]
 
 
 def _renamed(policy: OnnxPolicy) -> OnnxPolicy:
-    """Episodes depend on the teammate's name; a card's figures should not."""
+    """Give a group the name that all have here: episodes depend on it, and a card's figures should not."""
     policy.name = "candidate"
     return policy
 
 
 def agreement(world: World, one: OnnxPolicy, two: OnnxPolicy) -> float:
-    """The share of decisions in the self-play of `one` in which `two`, with the same history, would decide the same."""
+    """Return the share of decisions in the self-play of `one` in which `two`, with the same history, decides the same."""
     witness = _Witness(one, two)
     play(world, witness, [witness], EPISODES // 4, SEED)
     return witness.same / max(witness.decisions, 1)
 
 
 class _Witness:
-    """Plays as one policy does, and counts when another would do the same."""
+    """Plays as one policy, and counts how often another would act the same."""
 
     draws = 0
 
@@ -206,7 +220,7 @@ class _Witness:
 
 
 def without_duplicates(world: World, candidates: Sequence[Candidate], present: Sequence[Candidate]) -> list[Candidate]:
-    """Those that are not nearly the same as one before: the same deed, good cross-play both ways, the same decisions."""
+    """Return the candidates without near-duplicates: the same outcome, good cross-play both ways, the same decisions."""
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda candidate: -candidate.card.self_play):
         if not any(_alike(world, candidate, other) for other in [*present, *kept]):
@@ -216,7 +230,7 @@ def without_duplicates(world: World, candidates: Sequence[Candidate], present: S
 
 
 def _alike(world: World, one: Candidate, two: Candidate) -> bool:
-    if one.card.tags[:1] != two.card.tags[:1]:
+    if one.card.outcomes[:1] != two.card.outcomes[:1]:
         return False
     if min(agreement(world, one.policy, two.policy), agreement(world, two.policy, one.policy)) < AGREE:
         return False
@@ -229,22 +243,22 @@ def _alike(world: World, one: Candidate, two: Candidate) -> bool:
 
 
 def with_responders(world: World, groups: Mapping[str, Candidate], new: Collection[str]) -> dict[str, Card]:
-    """The cards with the best responder of each group among all of them; old groups try only the new ones.
+    """Return the cards with the best responder of each group among all; groups that are not `new` try only the new ones.
 
-    Chosen by other episodes than those behind the figure: the best of many by luck would not be the best again.
+    Responders are chosen by other episodes than those behind the figure, so that the figure is not biased by the choice.
     """
     trials: dict[str, dict[str, float]] = {name: {} for name in groups}
     for name, candidate in groups.items():
-        mates = [mate for mate, other in groups.items() if {name, mate} & {*new} or name == other.card.responder]
-        policies = [groups[mate].policy for mate in mates]
-        means = play(world, candidate.policy, policies, EPISODES, TRIAL_SEED).returns.mean(axis=1) if mates else ()
-        for mate, mean in zip(mates, means, strict=True):
-            trials[mate][name] = float(mean)
+        teammates = [mate for mate, other in groups.items() if {name, mate} & {*new} or name == other.card.responder]
+        policies = [groups[mate].policy for mate in teammates]
+        means = play(world, candidate.policy, policies, EPISODES, TRIAL_SEED).returns.mean(axis=1) if teammates else ()
+        for teammate, mean in zip(teammates, means, strict=True):
+            trials[teammate][name] = float(mean)
     return {name: _answered(world, groups, name, trials[name]) for name in groups}
 
 
 def _answered(world: World, groups: Mapping[str, Candidate], name: str, tried: Mapping[str, float]) -> Card:
-    """A card with whoever did best in the trial; with the group itself, unless that one really gets more."""
+    """Return a card with the responder that did best in the trial, or with the group itself where that does not do better."""
     card, best = groups[name].card, max(tried, key=lambda responder: (tried[responder], responder == name))
     result = response(world, groups[best].policy, groups[name].policy)
     if result <= card.self_play:
@@ -253,7 +267,7 @@ def _answered(world: World, groups: Mapping[str, Candidate], name: str, tried: M
 
 
 def response(world: World, responder: OnnxPolicy, group: OnnxPolicy) -> float:
-    """What a group gets with another in the ego's seats."""
+    """Return the mean return of a group with another one, the responder, in the ego's seats."""
     return round(float(play(world, _renamed(responder), [_renamed(group)], EPISODES, SEED).returns.mean()), 4)
 
 
@@ -261,9 +275,9 @@ def response(world: World, responder: OnnxPolicy, group: OnnxPolicy) -> float:
 
 
 def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """For every group: scenario, name, and what is wrong with it, or "" for nothing.
+    """Give for every group: scenario, name, and what is wrong with its card, "" for nothing.
 
-    The file is checked, all figures are recomputed; the best response, by the responder that the card names.
+    The file is checked and all figures are recomputed, the best response with the responder that the card names.
     """
     for scenario in scenarios:
         world = build(scenario)
@@ -274,14 +288,14 @@ def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, s
 def _complaint(world: World, card: Card, target: Path) -> str:
     try:
         group, responder = (zoo.load(card.scenario, name, target) for name in (card.name, card.responder))
-        self_play, tags = figures(world, group)
+        self_play, outcomes = figures(world, group)
         best = response(world, responder, group)
     except (ValueError, KeyError, OSError) as error:
         return str(error)
     if _off(self_play, card.self_play):
         return f"its self-play is {self_play:.3f}, the card says {card.self_play:.3f}"
-    if tags[:1] != card.tags[:1]:
-        return f"it does {tags[:1]}, the card says {card.tags[:1]}"
+    if outcomes[:1] != card.outcomes[:1]:
+        return f"its outcome is {outcomes[:1]}, the card says {card.outcomes[:1]}"
     if _off(best, card.best_response):
         return f"its best response, by {card.responder}, is {best:.3f}, the card says {card.best_response:.3f}"
     if best < self_play and _off(best, self_play):

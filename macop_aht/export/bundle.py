@@ -28,6 +28,7 @@ from macop_aht.export.ego_graph import ego_graph
 from macop_aht.export.parity import agent_golden, check_parity, check_recogniser, zero_shot_golden
 from macop_aht.onnx_format import OPSET, Graph, write
 from macop_aht.policies.onnx import OnnxPolicy
+from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 from macop_aht.util import write_whole
@@ -162,7 +163,7 @@ def export(source: Path, folder: Path, config: ExportConfig | None = None, say: 
     setup, groups = found.setup, found.groups
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
     everyone = with_synthetic(found.ego, Stack.gather([(group, 0) for group in groups.values()]))
-    with whole(folder) as place:
+    with folder_lock(folder, "exporting"), whole(folder) as place:
         net = _generalist(setup, found.ego, everyone, config.generalist, say)
         ego = _checked_ego(found.ego, net, setup.world)
         say(

@@ -1,6 +1,6 @@
-"""What is known of each group in the zoo: its card; and the index of a scenario, which holds the cards.
+"""The card of a teammate group, and the index of a scenario's zoo folder, which holds the cards.
 
-The index is read strictly: an unknown key, a missing one or a value of the wrong kind is an error that says which.
+The index is read strictly: an unknown key, a missing one or a value of the wrong type is an error that says which.
 """
 
 from __future__ import annotations
@@ -9,38 +9,41 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from macop_aht.config import ConfigError, from_mapping
+from macop_aht.util import hint, write_whole
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 INDEX = "index.json"
+FORMAT = 2
 LIMIT = 8 * 2**20  # bytes of an index
+ABOUT = "Teammate groups of this scenario. The responder is the group of the zoo that does best with a group."
 
 
 @dataclass(frozen=True)
 class Card:
-    """One teammate group."""
+    """What is known of a teammate group."""
 
     name: str  # generator/number, unique in the scenario
     scenario: str
     generator: str  # the method that made it
     seed: int  # of the run
-    origin: str  # its name in the run
+    group: str  # its name in the run
     config_hash: str  # sha-256 of the run's settings
     file: str
     sha256: str
     precision: Literal["single", "half"]
     self_play: float  # greedy mean return with itself
-    best_response: float  # what the responder gets with it, in the ego's seats
+    best_response: float  # mean return of the responder with it, in the ego's seats
     responder: str  # the group of the zoo that does best with it, often itself
-    tags: list[str] = field(default_factory=list)  # what it does, most often first
+    outcomes: list[str] = field(default_factory=list)  # how its self-play ends, most often first
     split: Split = "train"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.self_play) and math.isfinite(self.best_response)):
-            raise ConfigError(f"card {self.name!r} has figures that are no numbers")
+            raise ConfigError(f"card {self.name!r} has NaN or infinity among its figures")
         if "/" not in self.name or Path(self.file).name != self.file or not self.file.endswith(".onnx"):
             raise ConfigError(
                 f"card {self.name!r}, file {self.file!r}: a name is generator/number, a file is NAME.onnx in its folder"
@@ -48,42 +51,64 @@ class Card:
 
 
 def generator_of(method: str) -> str:
-    """What cards call a method: a plus begins a habit in a teammate's name."""
+    """Return what cards call a method: in a teammate's name, a plus begins a perturbation."""
     return method.replace("+", "-plus")
 
 
 def method_of(generator: str) -> str:
-    """The inverse of `generator_of`."""
+    """Return the inverse of `generator_of`."""
     return generator.replace("-plus", "+")
 
 
 def read_index(folder: Path) -> dict[str, Card]:
-    """The cards of a scenario's folder by name."""
+    """Return the cards of a scenario's folder by name; raise `FileNotFoundError` or `ValueError`."""
+    path = folder / INDEX
+    try:
+        content = load_index(folder)
+        written = content.get("format", 1)
+        if written == 1:
+            raise ConfigError("it is of format 1; convert it with `macop convert`")
+        if written != FORMAT:
+            raise ConfigError(f"it is of format {written!r}; this version reads {FORMAT}. Upgrade macop-aht")
+        return cards_of(content, folder.name)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); restore it, or add the groups again") from error
+
+
+def load_index(folder: Path) -> dict[str, Any]:
+    """Return the index of a scenario's folder as dictionaries and lists, of whatever format."""
     path = folder / INDEX
     if not path.is_file():
         raise FileNotFoundError(f"there is no {INDEX} in {folder}")
-    try:
-        if path.stat().st_size > LIMIT:
-            raise ConfigError(f"it has more than {LIMIT} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        cards = [from_mapping(Card, entry) for entry in content["groups"]]
-        strangers = sorted({card.scenario for card in cards} - {folder.name})
-        if strangers:
-            raise ConfigError(f"it holds cards of {', '.join(strangers)}")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); restore it, or add the groups again") from error
-    names = [card.name for card in cards]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"{path} has groups of the same name: {sorted({name for name in names if names.count(name) > 1})}"
-        )
-    return dict(zip(names, cards, strict=True))
+    with open(path, "rb") as file:
+        content = file.read(LIMIT + 1)
+    if len(content) > LIMIT:
+        raise ConfigError(f"it has more than {LIMIT} bytes")
+    found = json.loads(content.decode("utf-8"))
+    if not isinstance(found, dict):
+        raise ConfigError("it is no table of keys and values")
+    return found
 
 
-def write_index(folder: Path, cards: dict[str, Card], about: str) -> None:
-    """Replace the index of a folder, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {"about": about, "groups": [asdict(card) for card in cards.values()]}
-    unfinished = folder / f"{INDEX}.unfinished"
-    unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(folder / INDEX)
+def cards_of(content: dict[str, Any], scenario: str) -> dict[str, Card]:
+    """Return the cards in an index of the present format; raise `ConfigError` or `KeyError`."""
+    known = ("format", "about", "groups")
+    unknown = next((name for name in content if name not in known), None)
+    if unknown is not None:
+        raise ConfigError(f"unknown key {unknown!r}; {hint(unknown, known)}")
+    cards = [from_mapping(Card, entry) for entry in content["groups"]]
+    strangers = sorted({card.scenario for card in cards} - {scenario})
+    if strangers:
+        raise ConfigError(f"it holds cards of {', '.join(strangers)}")
+    for what in ("name", "file"):
+        values = [getattr(card, what) for card in cards]
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise ConfigError(f"it has groups of the same {what}: {', '.join(twice)}")
+    return {card.name: card for card in cards}
+
+
+def write_index(folder: Path, cards: dict[str, Card], about: str = ABOUT) -> None:
+    """Write the index of a scenario's folder, whole or not at all."""
+    content = {"format": FORMAT, "about": about, "groups": [asdict(card) for card in cards.values()]}
+    write_whole(folder / INDEX, json.dumps(content, indent=1) + "\n")

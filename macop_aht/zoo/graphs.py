@@ -137,7 +137,7 @@ def check(graph: Graph, world: World) -> None:
         )
     for name, array in found.items():
         if not np.isfinite(array).all():
-            raise FormatError(f"weights {name!r} hold values that are no numbers")
+            raise FormatError(f"weights {name!r} contain NaN or infinity")
     half = graph.weights["backbone.encoder1.weight"].dtype == np.float16
     wanted = group_graph(found, actions, world.n_agents, half)
     same = (
