@@ -183,7 +183,7 @@ def test_the_ego_meets_all_groups_alike(monkeypatch):
     world = build("CN3")
     setup = Setup(world, MACOP, 0, CPU)
     net, groups = Stack(Shape.of(world), 1, generator()), Stack(Shape.of(world), 3, generator(1))
-    phases.join(setup, "", net, groups, SMALL, 100, seed=0)
+    phases.join(setup, "", net, groups, EgoConfig(100, training=SMALL), seed=0)
     collector = captured["training"].sources[0].collector
     assert collector.ring.tolist() == [0, 0, 1, 1, 2, 2]  # four environments do not come out: six
     assert collector.member.tolist() == [0] * 6

@@ -24,7 +24,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values
 from macop_aht.methods import distillation, macop, presets, summary, terms
 from macop_aht.methods.macop import MacopConfig, compatibility, expands, select
-from macop_aht.methods.phases import Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
+from macop_aht.methods.phases import EgoConfig, Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
 from macop_aht.methods.training import MethodRun, configure, train
 from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import RunFolder
@@ -273,7 +273,7 @@ def test_an_ego_of_one_agent_has_no_mixer(scenario, mixed):
     """The value of SMAC1's one agent is the team's; CN3 has two. Nobody plays with itself."""
     world, training = build(scenario), replace(SMALL, mixer="qmix")
     net, group = (Stack(Shape.of(world), 1, generator(k)) for k in (0, 1))
-    done = join(Setup(world, CONFIG, 0, CPU), "", net, group, training, steps=200, seed=0)
+    done = join(Setup(world, CONFIG, 0, CPU), "", net, group, EgoConfig(200, training=training), seed=0)
     assert isinstance(done.learner.mixers["cross"], Qmix if mixed else Vdn)
     assert (done.replay.state.shape[-1] > 0) == mixed
     assert len(done.sources) == 1

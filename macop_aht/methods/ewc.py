@@ -1,4 +1,4 @@
-"""EWC, elastic weight consolidation: moving weights that mattered for earlier groups costs. The groups are a TrajeDi run's.
+"""EWC, elastic weight consolidation: a penalty on moving what mattered for earlier groups. The groups are a TrajeDi run's.
 
 L_com + mu/2 sum_j F_j (theta_j - theta_{k-1,j})^2, with theta_{k-1} as learning with the k-th group begins. F is the sum of the
 Fisher information, on its diagonal, of all groups before: the paper's formula has one F, and does not say of which.
