@@ -2,18 +2,18 @@
 
     python benchmarks/head_selection.py [BUNDLE ...] [--runs RUN ...] [--seeds 5] [--sessions 32] [--test 8] [--out FILE.md]
 
-Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the groups
-of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of the zoo
-(unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and the mean
-return of those that follow counts. Zero-shot chooses none: its very first episodes count, and are played as often as the best
-head's. That one is the head of the run that does best with a teammate in as many other episodes; regret is what it gets more.
-The common head, which only zero-shot has, is also shown alone. What can be hoped for in a first episode is told by an oracle to
-which the best head is named after a few steps; until then it plays the one that does best with seen teammates on average. In the
-last table the teammate becomes another one in mid-episode, one with which another head does best; the oracle plays each one's
-best head from the step on at which it is there; beside it is what it would get if it were told some steps later. The summary has
-what zero-shot gets in its first episode, and halving after two episodes for each head, beside meta-test after four. Writes
-Markdown, in which other bundles under agents/ keep what was measured of them with the same options, and a CSV with a line per
-teammate and seed.
+Without bundles, all under agents/ that have several heads. Teammates are those that the ego was trained with (seen: the
+groups of its own run, out of the run's folder where that is given, else out of the zoo), the validation and test groups of
+the zoo (unseen), and the scenario's scripts. A session is one agent with one teammate: it may choose for some episodes, and
+the mean return of those that follow counts. Zero-shot chooses none: its very first episodes count, and are played as often
+as the best head's. That one is the head of the run that does best with a teammate in as many other episodes; regret is what
+it gets more. The generalist head, which only zero-shot has, is also shown alone. What can be hoped for in a first episode
+is told by an oracle to which the best head is named after a few steps; until then it plays the one that does best with seen
+teammates on average. In the last table the teammate becomes another one in mid-episode, one with which another head does
+best; the oracle plays each one's best head from the step on at which it is there; beside it is what it would get if it were
+told some steps later. The summary has what zero-shot gets in its first episode, and halving after two episodes for each
+head, beside meta-test after four. Writes Markdown, in which other bundles under agents/ keep what was measured of them with
+the same options, and a CSV with a line per teammate and seed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Bench:
     scenario: str
     method: str
     heads: int  # of the run
-    common: bool  # whether there is a common one behind them
+    generalist: bool  # whether there is a generalist head behind them
     mates: list[Policy]
     tiers: list[str]
     seeds: int
@@ -126,8 +126,8 @@ def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str
         (BEST, 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
         ("a random head", 0): heads[..., : bench.heads].mean(axis=2),
     }
-    if bench.common:
-        found["the common head", 0] = heads[..., -1]
+    if bench.generalist:
+        found["the generalist head", 0] = heads[..., -1]
     each, seen = bench.seeds * bench.sessions, np.array(bench.tiers) == "seen"
     usual = np.full(len(best), heads[seen, :, : bench.heads].mean(axis=(0, 1)).argmax())
     for step in NAMED:
@@ -307,7 +307,7 @@ def main() -> int:
     written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
-        heads, best = by_head(bench, bench.heads + bench.common), best_heads(bench)
+        heads, best = by_head(bench, bench.heads + bench.generalist), best_heads(bench)
         found = results(bench, heads, best)
         tables[bench.name] = table(bench, found)
         for title, row in ((SUMMARY, summary(bench, found)), (SWITCHED, switch(bench, heads, best))):

@@ -2,11 +2,11 @@
 
     python benchmarks/latency.py [--scenarios LBF4 CN3 SMAC2] [--heads 8] [--groups 16] [--rounds 2000] [--out FILE]
 
-Untrained networks with so many heads and a common one, since the weights do not matter to the clock. Torch does no more than the
-networks need: encode, one step, the best available action of a head, and for zero-shot, which alone plays the common head, a step
-of the recogniser before it; no checks. `EgoAgent` does all that an app gets: its checks, its memory, its selector. They take
-turns in one process with one thread, by 25 calls in a row, and by single calls, where each finds the caches as the others have
-left them. What is given is the median.
+The networks are untrained, since the weights do not matter to the clock; they have so many heads and a generalist head.
+Torch does no more than the networks need: encode, one step, the best available action of a head, and for zero-shot, which
+alone plays the generalist head, a step of the recogniser before it; no checks. `EgoAgent` does all that an app gets: its
+checks, its memory, its selector. They take turns in one process with one thread, by 25 calls in a row, and by single calls,
+where each finds the caches as the others have left them. The figures are medians.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 For foraging with two agents: the teammate sees what we see with the places exchanged, and what it did is where it went. The
 likelihood of that is a softmax over the Q values that each group's network has for the teammate's view; the posterior leaks as
 zero-shot's belief does, and the head is the one of the highest expected return under it. Both play the same episodes, with the
-groups of the run (seen), and with the zoo's test groups and the scripts (unseen). The bundle should be one without a common head
-(`macop export RUN --common.rounds 0`): with it, both play little else on LBF4, and get the same.
+groups of the run (seen), and with the zoo's test groups and the scripts (unseen). The bundle should be one without a generalist
+head (`macop export RUN --generalist.rounds 0`): with it, both play little else on LBF4, and get the same.
 """
 
 from __future__ import annotations
