@@ -67,7 +67,7 @@ class Bench:
     scenario: str
     method: str
     heads: int  # of the run
-    common: bool  # whether there is a common one behind them
+    generalist: bool  # whether there is a generalist head behind them
     mates: list[Policy]
     tiers: list[str]
     seeds: int
@@ -135,8 +135,8 @@ def results(bench: Bench, heads: np.ndarray, best: np.ndarray) -> dict[tuple[str
         (BEST, 0): np.take_along_axis(heads, best[:, None, None], axis=2)[..., 0],
         ("a random head", 0): heads[..., : bench.heads].mean(axis=2),
     }
-    if bench.common:
-        found["the common head", 0] = heads[..., -1]
+    if bench.generalist:
+        found["the generalist head", 0] = heads[..., -1]
     each, seen = bench.seeds * bench.sessions, np.array(bench.tiers) == "seen"
     usual = np.full(len(best), heads[seen, :, : bench.heads].mean(axis=(0, 1)).argmax())
     for step in NAMED:
@@ -316,7 +316,7 @@ def main() -> int:
     written = []
     for folder in bundles:
         bench = load(folder, arguments.runs, arguments.seeds, arguments.sessions, arguments.test)
-        heads, best = by_head(bench, bench.heads + bench.common), best_heads(bench)
+        heads, best = by_head(bench, bench.heads + bench.generalist), best_heads(bench)
         found = results(bench, heads, best)
         tables[bench.name] = table(bench, found)
         for title, row in ((SUMMARY, summary(bench, found)), (SWITCHED, switch(bench, heads, best))):

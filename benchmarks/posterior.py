@@ -7,7 +7,7 @@ the teammate's move tells its action. The likelihood of an action is a softmax o
 posterior leaks as zero-shot's belief does. The head is the one with the highest expected return under it.
 
 Both play the same episodes, with the groups of the run (seen), and with the zoo's test groups and the scripts (unseen). The
-bundle should have no generalist head (`macop export RUN --common.rounds 0`). With one, both play little else on LBF4, and get
+bundle should have no generalist head (`macop export RUN --generalist.rounds 0`). With one, both play little else on LBF4, and get
 the same.
 """
 

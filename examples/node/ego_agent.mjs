@@ -1,6 +1,6 @@
 // An ego bundle at work in Node: the same files and tensors as macop_aht.deploy.runtime, for one team.
 //
-//   const agent = await EgoAgent.load("agents/macop/LBF4", "meta-test");
+//   const agent = await EgoAgent.load("agents/macop/LBF4");
 //   agent.episodeBegin();
 //   const actions = await agent.act(obs, mask);   // arrays of m rows: m x D numbers, m x A zeros and ones
 //   await agent.episodeEnd(episodeReturn);
@@ -9,6 +9,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import ort from "onnxruntime-node";
 
+const FORMAT = 2;
 const EPISODES_PER_HEAD = 4;
 
 const floats = (values, dims) => new ort.Tensor("float32", Float32Array.from(values), dims);
@@ -23,10 +24,14 @@ async function session(folder, manifest, name) {
 }
 
 export class EgoAgent {
-  static async load(folder, selector = "meta-test", budget = undefined) {
-    if (selector === "thompson") throw new Error("thompson wants random draws; choose meta-test or halving");
+  // Without a selector: zero-shot where the bundle has it, else meta-test.
+  static async load(folder, selector = undefined, budget = undefined) {
+    if (selector === "thompson") throw new Error("thompson needs random draws; choose zero-shot, meta-test or halving");
     const manifest = JSON.parse(await readFile(path.join(folder, "manifest.json"), "utf8"));
-    manifest.run_heads ??= manifest.heads; // bundles of before there were common heads
+    if (manifest.format !== FORMAT) {
+      throw new Error(`the bundle is of format ${manifest.format}, this code reads ${FORMAT}; see \`macop convert\``);
+    }
+    selector ??= manifest.zero_shot ? "zero-shot" : "meta-test";
     const agent = new EgoAgent();
     agent.manifest = manifest;
     agent.network = await session(folder, manifest, "agent.onnx");
@@ -94,7 +99,7 @@ export class EgoAgent {
   // The head for the next episode, from what the last one returned.
   async episodeEnd(episodeReturn) {
     if (this.byStep) return;
-    const { run_heads } = this.manifest; // the common head, if there is one, is zero-shot's alone
+    const { run_heads } = this.manifest; // the generalist head, if there is one, is played by zero-shot alone
     const result = await this.selector.run({
       tried: floats(this.tried, [run_heads]),
       mean_return: floats(this.meanReturn, [run_heads]),

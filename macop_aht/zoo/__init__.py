@@ -1,12 +1,11 @@
 """The zoo: teammate groups by name, safe to load.
 
     zoo.list("LBF4")                    the names
-    zoo.load("LBF4", "macop/3")         a policy
-    zoo.split("LBF4", "test")           the policies of a split
-    zoo.card("LBF4", "macop/3")         what is known of it
+    zoo.load("LBF4", "macop/3")         a group as a policy
+    zoo.split("LBF4", "test")           the groups of a split as policies
+    zoo.card("LBF4", "macop/3")         what is known of a group
 
-Before a network runs, its file is compared with its card (size and sha-256), and its graph with what a teammate may be:
-see `graphs`.
+Before a network runs, its file is compared with its card (size and sha-256), and its graph is checked: see `graphs`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,11 @@ __all__ = ["Card", "card", "cards", "graph", "list", "load", "split"]
 
 
 def cards(scenario: str, folder: str | Path | None = None) -> dict[str, Card]:
-    """Every card of a scenario, by name. `folder` is another zoo than the installed one."""
+    """Return every card of a scenario, by name. `folder` is another zoo than the installed one.
+
+    Raise `KeyError` for an unknown scenario, `FileNotFoundError` where the zoo has none of its groups, and `ValueError` where
+    the index cannot be read.
+    """
     find(scenario)
     own = paths.find("zoo", folder) / scenario
     if not own.is_dir():
@@ -38,12 +41,12 @@ def cards(scenario: str, folder: str | Path | None = None) -> dict[str, Card]:
 
 
 def list(scenario: str, folder: str | Path | None = None) -> builtins.list[str]:
-    """The names of a scenario's groups."""
+    """Return the names of a scenario's groups."""
     return [*cards(scenario, folder)]
 
 
 def card(scenario: str, name: str, folder: str | Path | None = None) -> Card:
-    """What is known of a group."""
+    """Return the card of a group; raise `KeyError` where there is none of that name."""
     known = cards(scenario, folder)
     if name not in known:
         raise KeyError(f"there is no group {name!r} for {scenario} in the zoo; {hint(name, known)}")
@@ -51,14 +54,17 @@ def card(scenario: str, name: str, folder: str | Path | None = None) -> Card:
 
 
 def load(scenario: str, name: str, folder: str | Path | None = None, world: World | None = None) -> OnnxPolicy:
-    """A group as a policy for all places of its team; `world` where that is the scenario's with changes."""
+    """Return a group as a policy for all seats of its team; `world` is the scenario's unless it is given.
+
+    Raise `KeyError` for an unknown name, and `FileNotFoundError` or `ValueError` where the file is missing or damaged.
+    """
     return _policy(card(scenario, name, folder), world or build(scenario), folder)
 
 
 def split(
     scenario: str, name: str, folder: str | Path | None = None, world: World | None = None
 ) -> builtins.list[OnnxPolicy]:
-    """The groups of a split: train, validation or test."""
+    """Return the groups of a split as policies: train, validation or test."""
     if name not in SPLITS:
         raise ValueError(f"unknown split {name!r}; {hint(name, SPLITS)}")
     found = [known for known in cards(scenario, folder).values() if known.split == name]
@@ -68,7 +74,7 @@ def split(
 
 
 def graph(known: Card, folder: str | Path | None = None) -> Graph:
-    """A group's network, its file checked against its card."""
+    """Return the graph of a group, its file checked against its card."""
     return _checked(known, build(known.scenario), folder)[1]
 
 

@@ -1,7 +1,7 @@
-"""Teammate groups as ONNX graphs: a network's weights into a file, out of it again, and what a file may hold.
+"""Teammate groups as ONNX graphs: from a network's weights to a graph, back again, and what a file may contain.
 
 The graph is the agent network of `learner.networks`, written out: two layers, a GRU, two layers. Weights are stored under the
-network's own names, `backbone.encoder1.weight` and so on, in single or half precision; half is widened where the graph begins.
+network's own names, such as `backbone.encoder1.weight`, in single or half precision; the graph casts half to single first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ HIDDEN_LIMIT = 1_024  # of a network's memory
 
 
 def one_hot(add: Builder, index: str, numbers: str) -> str:
-    """Rows with a 1 at the index; none where it is -1."""
+    """Add one-hot rows; a row of zeros where the index is -1."""
     return add("Cast", add("Equal", add("Unsqueeze", index, "last_axis"), numbers), to=1)
 
 
 def gru(add: Builder, gates: str, recurrent: str, memory: str, output: str) -> str:
-    """A step of the recurrence from both halves of the gates (reset, update, new), as `learner.recurrence.cell` has it."""
+    """Add a step of the GRU from both halves of its gates (reset, update, new), like `learner.recurrence.cell`."""
     reset_in, update_in, new_in = add.split(gates, "thirds", 3)
     reset_own, update_own, new_own = add.split(recurrent, "thirds", 3)
     reset = add("Sigmoid", add("Add", reset_in, reset_own))
@@ -40,19 +40,19 @@ def gru(add: Builder, gates: str, recurrent: str, memory: str, output: str) -> s
 
 
 def backbone(add: Builder, layer: Callable[[str, str], str], memory: str, output: str = "") -> str:
-    """From the inputs of a step to the next memory; `layer` applies the layer of that name to rows."""
+    """Add a backbone, from the inputs of a step to the next memory; `layer` applies the layer of a name to rows."""
     rows = add("Concat", "obs", one_hot(add, "last_action", "actions"), one_hot(add, "agent", "agents"), axis=-1)
     return _remember(add, layer, layer("backbone.encoder1", rows), memory, output)
 
 
 def _remember(add: Builder, layer: Callable[[str, str], str], rows: str, memory: str, output: str) -> str:
-    """All of a backbone but its first layer."""
+    """Add all of a backbone but its first layer."""
     rows = add("Relu", layer("backbone.encoder2", add("Relu", rows)))
     return gru(add, layer("backbone.gru_input", rows), layer("backbone.gru_hidden", memory), memory, output)
 
 
 def lean_backbone(add: Builder, layer: Callable[[str, str], str], memory: str, output: str = "") -> str:
-    """The same in fewer nodes: what an index adds to the first layer is looked up. It needs the weights of `lean_weights`.
+    """Add a backbone in fewer nodes: one-hot inputs are looked up in tables. It needs the weights of `lean_weights`.
 
     Where those are of P backbones, memories are (P,N,H).
     """
@@ -63,7 +63,7 @@ def lean_backbone(add: Builder, layer: Callable[[str, str], str], memory: str, o
 
 
 def lean_weights(weights: Mapping[str, np.ndarray], actions: int, agents: int) -> dict[str, np.ndarray]:
-    """A backbone's weights, or those of P of them, (P,in,out), with the first layer in three parts, as `lean_backbone` has it."""
+    """Return the weights of a backbone, or of P of them, (P,in,out), with the first layer in three parts: see `lean_backbone`."""
     stored = dict(weights)
     first, bias = stored.pop("backbone.encoder1.weight"), stored.pop("backbone.encoder1.bias")
     by_obs, by_action, by_agent = np.split(first, [-actions - agents, -agents], axis=-2)
@@ -77,7 +77,7 @@ def lean_weights(weights: Mapping[str, np.ndarray], actions: int, agents: int) -
 
 
 def backbone_constants(actions: int, agents: int, hidden: int) -> dict[str, np.ndarray]:
-    """What `backbone` refers to, beside its weights."""
+    """Return the constants of `backbone`."""
     return {
         "actions": np.arange(actions, dtype=np.int64),
         "agents": np.arange(agents, dtype=np.int64),
@@ -87,7 +87,7 @@ def backbone_constants(actions: int, agents: int, hidden: int) -> dict[str, np.n
 
 
 def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, half: bool = False) -> Graph:
-    """The graph of a network with these weights, by name: `LAYER.weight` (in, out) and `LAYER.bias` (out,)."""
+    """Return the graph of a network with these weights, by name: `LAYER.weight` (in, out) and `LAYER.bias` (out,)."""
     add, stored = Builder(), dict(weights)
     if half:
         stored = {name: array.astype(np.float16) for name, array in stored.items()}
@@ -112,7 +112,7 @@ def group_graph(weights: Mapping[str, np.ndarray], actions: int, agents: int, ha
 
 
 def network_weights(graph: Graph) -> dict[str, np.ndarray]:
-    """The weights of a graph that `group_graph` made, in single precision, ready to be trained on."""
+    """Return the weights of a graph that `group_graph` made, in single precision; raise `FormatError` where some are missing."""
     names = [f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias")]
     missing = [name for name in names if name not in graph.weights]
     if missing:
@@ -121,7 +121,7 @@ def network_weights(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def check(graph: Graph, world: World) -> None:
-    """Whether the graph is a teammate for this world and nothing else: node by node what `group_graph` makes of its weights."""
+    """Raise `FormatError` unless the graph is, node by node, what `group_graph` makes of its weights for this world."""
     strangers = sorted({node.op for node in graph.nodes} - OPERATORS)
     if strangers:
         raise FormatError(
