@@ -110,15 +110,16 @@ def damaged(content, rng):
     return content[:at] + rng.randbytes(rng.randrange(1, 40)) + content[at:]
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_any_damage_falls_back_to_the_last_good_checkpoint(seed, tmp_path):
+def test_any_damage_falls_back_to_the_last_good_checkpoint(tmp_path):
     for number in (1, 2):
         newest = checkpoints.save(tmp_path, number, {"a": {"w": np.full(9, number)}}, {"number": number})
-    newest.write_bytes(damaged(newest.read_bytes(), random.Random(seed)))
-    arrays, note, complaints = checkpoints.load(tmp_path)
-    assert note == {"number": 1}
-    assert arrays["a"]["w"].tolist() == [1] * 9
-    assert complaints == [f"{newest.name} is damaged (its checksum is wrong); going back to the one before"]
+    content = newest.read_bytes()
+    for seed in range(500):
+        newest.write_bytes(damaged(content, random.Random(seed)))
+        arrays, note, complaints = checkpoints.load(tmp_path)
+        assert note == {"number": 1}, seed
+        assert arrays["a"]["w"].tolist() == [1] * 9
+        assert complaints == [f"{newest.name} is damaged (its checksum is wrong); going back to the one before"]
 
 
 class Phase:
@@ -138,17 +139,16 @@ class Phase:
         return Phase(int(arrays["value"]), note.decision)
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_any_damage_of_a_phase_has_it_done_again(seed, tmp_path):
-    said = []
-    for expected in (["ego-01: the ego after group 0/0 with every group 1.00"], ["damaged", "ego-01: the ego"]):
+def test_any_damage_of_a_phase_has_it_done_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # which takes its time
+    said, path = [], RunFolder(tmp_path).phase_file("ego-01")
+    for seed in range(200):
         journal = Journal(tmp_path, said.append)
         assert journal.phase("ego-01", Phase, lambda setup: Phase(7), None).value == 7
         journal.close()
-        assert len(said) == len(expected)
-        assert all(part in line for part, line in zip(expected, said, strict=True))
-        said.clear()
-        path = RunFolder(tmp_path).phase_file("ego-01")
+        if seed:
+            assert said.pop(0) == "ego-01.npz is damaged (its checksum is wrong); doing this phase again"
+        assert said.pop(0) == "ego-01: the ego after group 0/0 with every group 1.00"
         path.write_bytes(damaged(path.read_bytes(), random.Random(seed)))
 
 
