@@ -283,6 +283,14 @@ def test_cross_play_of_scripts(tmp_path, capsys):
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_cross_play_without_matplotlib_has_no_picture(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("macop_aht.evaluation.crossplay.find_spec", lambda name: None)
+    out = tmp_path / "matrix"
+    assert main(["crossplay", "LBF4", "scripted:nearest", "--episodes", "1", "--out", str(out)]) == 0
+    assert "no picture without matplotlib" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["matrix.csv"]
+
+
 def test_comparing_by_hand():
     def rows(results):
         return [

@@ -430,6 +430,15 @@ def test_a_change_that_is_killed_leaves_the_zoo_as_before_or_as_after(small_zoo,
     assert {*states} == {False, True}
 
 
+def test_a_note_of_a_change_removes_nothing_outside_of_its_folder(small_zoo):
+    outside = small_zoo / "PP1.onnx"
+    outside.write_text("")
+    (small_zoo / "LBF4" / store.NOTE).write_text(json.dumps(["../PP1.onnx"]))
+    with pytest.raises(ValueError, match="which is no file of a group"):
+        store.clean(small_zoo / "LBF4")
+    assert outside.exists()
+
+
 # --- From runs into the zoo
 
 

@@ -13,11 +13,11 @@ from macop_aht.export.recogniser import RecogniserConfig
 class ExportConfig:
     """The settings of `macop export`."""
 
-    test_episodes: int = setting(64, "number of greedy episodes behind every figure in the bundle (default: 64)")
+    test_episodes: int = setting(64, "number of greedy episodes behind every figure in the bundle")
     tier_episodes: int = setting(
-        32, "number of episodes with each test group of the zoo and each script, for the card; 0: none (default: 32)"
+        32, "number of episodes with each test group of the zoo and each script, for the card; 0: none"
     )
-    plot: bool = setting(True, "whether the card has a figure, which needs matplotlib (default: yes)")
+    plot: bool = setting(True, "whether the card has a figure, which needs matplotlib")
     recogniser: RecogniserConfig = field(default_factory=RecogniserConfig)
     generalist: GeneralistConfig = field(default_factory=GeneralistConfig)
 

@@ -51,20 +51,16 @@ TRACE = 0.95  # lambda of generalised advantage estimation
 class GeneralistConfig:
     """How the generalist head is trained."""
 
-    rounds: int = setting(
-        1_200, "number of rounds of some hundred episodes with all groups; 0: no generalist head (default: 1200)"
-    )
-    epochs: int = setting(3, "number of times each round is trained on (default: 3)")
-    learning_rate: float = setting(1e-3, "learning rate of Adam at the start; it falls to 0 linearly (default: 0.001)")
-    gamma: float = setting(0.99, "discount per step, in 0..1 (default: 0.99)")
-    entropy: float = setting(
-        0.01, "weight of the policy's entropy at the start; it falls to 0 linearly (default: 0.01)"
-    )
+    rounds: int = setting(1_200, "number of rounds of some hundred episodes with all groups; 0: no generalist head")
+    epochs: int = setting(3, "number of times each round is trained on")
+    learning_rate: float = setting(1e-3, "learning rate of Adam at the start; it falls to 0 linearly")
+    gamma: float = setting(0.99, "discount per step, in 0..1")
+    entropy: float = setting(0.01, "weight of the policy's entropy at the start; it falls to 0 linearly")
     swaps: float = setting(
-        0.4, "share of the episodes with unperturbed groups in which the teammate is swapped mid-episode (default: 0.4)"
+        0.4, "share of the episodes with unperturbed groups in which the teammate is swapped mid-episode"
     )
     imitation: float = setting(
-        0.3, "share of the training in which the best head is imitated, with a weight that falls to 0 (default: 0.3)"
+        0.3, "share of the training in which the best head is imitated, with a weight that falls to 0"
     )
 
     def __post_init__(self) -> None:

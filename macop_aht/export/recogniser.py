@@ -57,24 +57,22 @@ GRADIENT_NORM = 1.0  # the largest, per network
 class RecogniserConfig:
     """How the recogniser is trained, and how the zero-shot selector uses it."""
 
-    steps: int = setting(1_500_000, "number of environment steps to train on (default: 1500000)")
-    members: int = setting(2, "number of networks in the ensemble (default: 2)")
-    batch: int = setting(1_024, "number of steps in an update, about, since episodes are whole (default: 1024)")
-    learning_rate: float = setting(2e-3, "learning rate of Adam at the start; it falls to 0 linearly (default: 0.002)")
-    leak: float = setting(0.05, "share of the carried-over belief that is forgotten in a step, in 0..1 (default: 0.05)")
+    steps: int = setting(1_500_000, "number of environment steps to train on")
+    members: int = setting(2, "number of networks in the ensemble")
+    batch: int = setting(1_024, "number of steps in an update, about, since episodes are whole")
+    learning_rate: float = setting(2e-3, "learning rate of Adam at the start; it falls to 0 linearly")
+    leak: float = setting(0.05, "share of the carried-over belief that is forgotten in a step, in 0..1")
     margin: float = setting(
         0.5,
-        "by how much another head must be better to become active, in standard deviations of the returns (default: 0.5)",
+        "by how much another head must be better to become active, in standard deviations of the returns",
     )
     penalty: float = setting(
         1.0,
-        "what a run's head loses by being active for a whole episode, in standard deviations of the returns (default: 1.0)",
+        "what a run's head loses by being active for a whole episode, in standard deviations of the returns",
     )
-    passes: int = setting(3, "number of times an episode is trained on, on average (default: 3)")
-    swaps: float = setting(0.3, "share of the episodes in which the teammate is swapped mid-episode (default: 0.3)")
-    noise: float = setting(
-        0.3, "probability of a random action of the teammates, in half of the episodes (default: 0.3)"
-    )
+    passes: int = setting(3, "number of times an episode is trained on, on average")
+    swaps: float = setting(0.3, "share of the episodes in which the teammate is swapped mid-episode")
+    noise: float = setting(0.3, "probability of a random action of the teammates, in half of the episodes")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "members", "passes", "batch")

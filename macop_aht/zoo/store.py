@@ -45,6 +45,8 @@ def clean(folder: Path) -> None:
     if note.is_file():
         named = {card.file for card in present(folder).values()}
         for name in json.loads(note.read_text(encoding="utf-8")):
+            if Path(name).name != name or not name.endswith(".onnx"):
+                raise ValueError(f"{note} names {name!r}, which is no file of a group; look at it, and remove it")
             (folder / f"{name}.unfinished").unlink(missing_ok=True)
             if name not in named:
                 (folder / name).unlink(missing_ok=True)
