@@ -6,7 +6,7 @@ speed. Bodies have unit mass. Bodies that touch push each other apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
@@ -262,10 +262,14 @@ def _names(*things: str) -> tuple[str, ...]:
 
 
 def _world(
-    params: Params, kernels: Kernels, n_agents: int, controllable: int, limit: int, observations: tuple[str, ...],
-    step_draws: int, scripts: Mapping[str, Script], draw: Callable[[Canvas, State, int], None],
-    outcome: Callable[[State, int], str],
-) -> World:  # fmt: skip
+    family: PredatorPrey | CooperativeNavigation,
+    params: Params,
+    kernels: Kernels,
+    observations: tuple[str, ...],
+    scripts: Mapping[str, Script],
+    n_agents: int,
+    step_draws: int = 0,
+) -> World:
     bodies, landmarks = len(params.radius), len(params.landmarks)
     high = np.full(len(observations), np.inf, dtype=np.float32)
     return World(
@@ -273,8 +277,8 @@ def _world(
         params=params,
         allocate=partial(_allocate, bodies, landmarks),
         n_agents=n_agents,
-        controllable=controllable,
-        limit=limit,
+        controllable=family.controllable,
+        limit=family.limit,
         actions=ACTIONS,
         observations=observations,
         bounds=(-high, high),
@@ -282,8 +286,8 @@ def _world(
         reset_draws=2 * (bodies + landmarks),
         step_draws=step_draws,
         scripts=scripts,
-        draw=draw,
-        outcome=outcome,
+        draw=family._draw,
+        outcome=family._outcome,
     )
 
 
@@ -348,9 +352,7 @@ class PredatorPrey:
         scripts = particle_scripts.prey_scripts(n, p, self.acceleration, self.max_speed)
         kernels = Kernels(reset, step_prey, observe_prey, mask, advance_prey)
         draws = p if self.prey_policy == "random" else 0
-        return _world(
-            params, kernels, n, self.controllable, self.limit, names, draws, scripts, self._draw, self._outcome
-        )
+        return _world(self, params, kernels, names, scripts, n, draws)
 
     def _outcome(self, state: State, b: int) -> str:
         """Return which prey was caught; "" where none was."""
@@ -423,7 +425,7 @@ class CooperativeNavigation:
         names = _names("self", "self_velocity", *landmarks, *others)
         scripts = particle_scripts.landmark_scripts(self.agents, self.landmarks, self.acceleration)
         kernels = Kernels(reset, step_landmarks, observe_landmarks, mask, advance_landmarks)
-        return _world(params, kernels, n, self.controllable, self.limit, names, 0, scripts, self._draw, self._outcome)
+        return _world(self, params, kernels, names, scripts, n)
 
     def _outcome(self, state: State, b: int) -> str:
         """Return, agent by agent, the nearest landmark; "" unless all landmarks are covered."""
