@@ -7,7 +7,7 @@ Importing this package registers the environments and nothing else: numba, torch
     register_method   add a method of your own
     zoo               teammate groups by name
     EgoAgent          a trained agent from its bundle, with numpy and onnxruntime alone
-    train             train an ego agent, and the teammates that it learns with
+    train             train an ego agent, and the teammates that it learns with: train(MethodRun.from_preset("LBF4"), "runs/lbf4")
     evaluate          how good an agent is with teammates that it has not met
 """
 
@@ -26,14 +26,22 @@ if TYPE_CHECKING:
     from macop_aht.envs.parallel import parallel_env
     from macop_aht.envs.registration import register
     from macop_aht.evaluation.agents import evaluate
+    from macop_aht.methods.registry import Method, MethodRun, register_method
+    from macop_aht.methods.training import train
 
 _WHERE = {
     "EgoAgent": "macop_aht.deploy.runtime",
+    "Method": "macop_aht.methods.registry",
+    "MethodRun": "macop_aht.methods.registry",
     "evaluate": "macop_aht.evaluation.agents",
     "parallel_env": "macop_aht.envs.parallel",
     "register": "macop_aht.envs.registration",
+    "register_method": "macop_aht.methods.registry",
+    "train": "macop_aht.methods.training",
 }
-__all__ = ["EgoAgent", "__version__", "evaluate", "parallel_env", "register", "zoo"]
+__all__ = [
+    "EgoAgent", "Method", "MethodRun", "__version__", "evaluate", "parallel_env", "register", "register_method", "train", "zoo",
+]  # fmt: skip
 
 prefixes.announce("zoo", "macop_aht.zoo")
 prefixes.announce("agent", "macop_aht.deploy")

@@ -187,6 +187,22 @@ class MethodRun:
     threads: int = 1
     config: Any = field(default_factory=MacopConfig)  # of the method's kind
 
+    @staticmethod
+    def from_preset(
+        scenario: str,
+        method: str = "macop+",
+        name: str = "fast",
+        seed: int = 0,
+        threads: int = 1,
+        settings: Mapping[str, Any] | None = None,
+    ) -> MethodRun:
+        """Return a run with the settings of a preset (paper, fast or demo), and some of them changed.
+
+        `settings` are nested as in a run's TOML: `{"ego_steps": 50_000, "ego": {"ratio": 1.0}}`. Raises `ConfigError` for an
+        unknown key or a value of the wrong type.
+        """
+        return MethodRun(scenario, method, seed, threads, changed(preset(method, name, scenario), settings or {}))
+
     def __post_init__(self) -> None:
         method = find(self.method)
         if type(self.config) is not method.config:
