@@ -16,8 +16,6 @@ HYPER, EMBED = 64, 32
 class Vdn(nn.Module):
     """VDN: the team's value is the sum over agents."""
 
-    needs_state = False
-
     def forward(self, q: Tensor, state: Tensor, agent: Tensor | None = None) -> Tensor:
         """Return the team's values: (P,M,N) (P,M,S) -> (P,M)."""
         return q.sum(dim=-1)
@@ -28,8 +26,6 @@ class Qmix(nn.Module):
 
     The weights are never negative, so the best action of each agent is best for the team.
     """
-
-    needs_state = True
 
     def __init__(self, population: int, agents: int, state: int, generator: torch.Generator | None = None) -> None:
         super().__init__()
