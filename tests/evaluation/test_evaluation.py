@@ -26,7 +26,7 @@ from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
 from macop_aht.scenarios import LevelBasedForaging, build
 from macop_aht.scenarios.batch import Batch
-from tests.test_zoo import graph_of, put
+from tests.helpers import graph_of, put
 
 CPU = torch.device("cpu")
 

@@ -50,7 +50,7 @@ from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.records import Decision
 from macop_aht.scenarios import SCENARIOS, build
-from tests.test_learner import filled_replay, generator
+from tests.helpers import filled_replay, generator
 
 CPU = torch.device("cpu")
 SMALL = TrainingConfig(envs=4, batch=8, capacity=60, target_every=15, ratio=4)

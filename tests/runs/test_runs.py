@@ -35,7 +35,7 @@ RUN = SelfPlayRun(
 COMMAND = """
 import sys
 from pathlib import Path
-from tests.test_runs import RUN
+from tests.runs.test_runs import RUN
 from macop_aht.runs.selfplay import self_play
 self_play(RUN, Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu", checkpoint_every=float(sys.argv[3]))
 """

@@ -36,7 +36,7 @@ from macop_aht.runs.lock import LockedError, folder_lock, try_lock
 from macop_aht.runs.records import Summary
 from macop_aht.scenarios import build
 
-CAMPAIGNS = Path(__file__).parent.parent / "benchmarks" / "campaigns"
+CAMPAIGNS = Path(__file__).parent.parent.parent / "benchmarks" / "campaigns"
 TRAINING = {"envs": 2, "batch": 4, "capacity": 20, "ratio": 1.0}
 STAGES = {
     "test_episodes": 2,
@@ -578,7 +578,7 @@ def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tm
     """All its processes by SIGKILL, wherever they are; once the campaign alone, so that the next one finds its runs at work."""
     (tmp_path / "tiny.toml").write_text(to_toml(TINY))
     command = [sys.executable, "-m", "macop_aht", "campaign", str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "c")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     rng, kills = random.Random(), 0
     for attempt in range(6):
         before = phases(tmp_path / "c")

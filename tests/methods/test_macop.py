@@ -29,7 +29,7 @@ from macop_aht.methods.training import MethodRun, configure, train
 from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios import SCENARIOS, build
-from tests.test_learner import filled_replay, generator
+from tests.helpers import filled_replay, generator
 
 CPU = torch.device("cpu")
 SMALL = TrainingConfig(envs=4, batch=8, capacity=60, target_every=15, ratio=4)
@@ -531,7 +531,7 @@ def test_compared_returns_come_from_the_same_worlds():
 COMMAND = """
 import sys
 from pathlib import Path
-from tests.test_macop import CONFIG
+from tests.methods.test_macop import CONFIG
 from macop_aht.methods.training import MethodRun, train
 train(MethodRun("LBF4", seed=1, config=CONFIG), Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu")
 """
@@ -540,7 +540,7 @@ train(MethodRun("LBF4", seed=1, config=CONFIG), Path(sys.argv[1]), resume=sys.ar
 def test_a_killed_run_ends_in_the_same_weights_and_decisions(finished, tmp_path):
     _, reference, _ = finished
     folder, rng = tmp_path / "run", random.Random(4)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent), "OMP_NUM_THREADS": "1"}
     kills = 0
     for attempt in range(30):
         resume = "resume" if (folder / "run.toml").exists() else "begin"

@@ -22,7 +22,7 @@ from macop_aht import paths, zoo
 from macop_aht.cli import main
 from macop_aht.episodes.matches import play
 from macop_aht.evaluation import curation
-from macop_aht.learner.networks import Shape, Stack, encode, member, set_member
+from macop_aht.learner.networks import Stack, encode, member, set_member
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.onnx_format import FormatError, Graph, Node, _bytes, _number, _varint, read, write
@@ -30,45 +30,9 @@ from macop_aht.runs import checkpoints
 from macop_aht.runs.selfplay import SelfPlayRun, self_play
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.zoo import graphs, store
-from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
+from macop_aht.zoo.cards import INDEX, read_index, write_index
 from macop_aht.zoo.convert import convert_zoo
-
-
-def network(scenario="LBF4", seed=0):
-    world = build(scenario)
-    return world, Stack(Shape.of(world), 1, torch.Generator().manual_seed(seed))
-
-
-def graph_of(scenario="LBF4", seed=0, half=False):
-    world, net = network(scenario, seed)
-    weights = {name: value.numpy() for name, value in member(net, 0).items()}
-    return graphs.group_graph(weights, len(world.actions), world.n_agents, half)
-
-
-def put(folder, scenario, name, content, **changes):
-    """A group in a zoo, with an honest card unless told otherwise."""
-    file = name.replace("/", "-") + ".onnx"
-    (folder / scenario).mkdir(parents=True, exist_ok=True)
-    (folder / scenario / file).write_bytes(content)
-    card = Card(
-        name,
-        scenario,
-        name.split("/")[0],
-        0,
-        "0/0",
-        "0" * 64,
-        file,
-        hashlib.sha256(content).hexdigest(),
-        "single",
-        1.0,
-        1.0,
-        name,
-    )
-    card = replace(card, **changes)
-    own = folder / scenario / INDEX
-    cards = read_index(folder / scenario) if own.exists() else {}
-    write_index(folder / scenario, {**cards, card.name: card}, "for tests")
-    return card
+from tests.helpers import graph_of, network, put
 
 
 @pytest.fixture

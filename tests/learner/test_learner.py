@@ -18,6 +18,7 @@ from macop_aht.learner.threads import begin, use_threads
 from macop_aht.learner.training import Source, Training, TrainingConfig, epsilon_at
 from macop_aht.learner.update import Learner, UpdateConfig, clip_per_member, q_values, td_target
 from macop_aht.scenarios import build
+from tests.helpers import filled_replay, generator
 from tests.oracles import learner as plain
 
 CPU = torch.device("cpu")
@@ -26,10 +27,6 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def one_thread():
     use_threads(1)
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 # --- The recurrence
@@ -113,24 +110,6 @@ def test_compiled_tanh_is_tanh_everywhere():
 
 
 # --- Replay in packed form
-
-
-def filled_replay(world, population=4, episodes=12, seed=0, equal=False):
-    """Return a replay of random episodes of random lengths, some of them truncated."""
-    rng = np.random.default_rng(seed)
-    replay = Replay(world, population, episodes, with_state=True)
-    for p in range(population):
-        members = np.full(episodes, p)
-        slots = replay.begin(members)
-        lengths = np.full(episodes, world.limit) if equal else rng.integers(1, world.limit + 1, episodes)
-        replay.obs[p] = rng.normal(size=replay.obs[p].shape)
-        replay.state[p] = rng.normal(size=replay.state[p].shape)
-        replay.mask[p] = rng.random(replay.mask[p].shape) < 0.6
-        replay.mask[p, ..., 0] = True
-        replay.action[p] = rng.integers(0, replay.mask.shape[-1], replay.action[p].shape)
-        replay.reward[p] = rng.normal(size=replay.reward[p].shape)
-        replay.end(members, slots, lengths, lengths == world.limit)
-    return replay
 
 
 def padded(replay, p, slots, through_limit):

@@ -12,7 +12,7 @@ import macop_aht  # noqa: F401 - registers the environments
 from macop_aht.episodes.matches import team_play
 from macop_aht.policies import Delayed, Idle, Noisy, Policy, Random, Sticky, Switching, resolve
 from macop_aht.scenarios import MARINE, SCENARIOS, build
-from tests.helpers import Watch
+from tests.helpers import Watch, save_teammate
 
 EPISODES = 400
 TITAN = replace(MARINE, health=10_000, damage=30)
@@ -275,47 +275,6 @@ def test_what_cannot_play_is_refused_when_it_is_given():
         gym.make("MacopLBF4-v0", teammate=Ego())
     with pytest.raises(TypeError, match="teammate is the class Counter; give one of its objects"):
         gym.make("MacopLBF4-v0", teammate=Counter)
-
-
-def save_teammate(path, obs_dim, n_actions, hidden=3, rows="N", favourite=1, nan=False):
-    """A network that counts its steps in memory, likes `favourite` + its agent's index, and dislikes its last action."""
-    from onnx import TensorProto, checker, helper, save
-
-    like = np.zeros(n_actions, np.float32)
-    like[favourite] = np.nan if nan else 1.0
-    one_hot = helper.make_node("OneHot", ["last_action", "depth", "off_on"], ["repeated"], axis=-1)
-    nodes = [
-        one_hot,
-        helper.make_node("ReduceSum", ["obs", "axis"], ["total"], keepdims=1),
-        helper.make_node("Mul", ["total", "zero"], ["nothing"]),
-        helper.make_node("Add", ["nothing", "like"], ["liked"]),
-        helper.make_node("Add", ["liked", "repeated"], ["q"]),
-        helper.make_node("Cast", ["agent"], ["who"], to=TensorProto.FLOAT),
-        helper.make_node("Unsqueeze", ["who", "axis"], ["who_column"]),
-        helper.make_node("Add", ["memory", "who_column"], ["next_memory"]),
-    ]
-    constants = [
-        helper.make_tensor("depth", TensorProto.INT64, [], [n_actions]),
-        helper.make_tensor("off_on", TensorProto.FLOAT, [2], [0.0, -2.0]),
-        helper.make_tensor("axis", TensorProto.INT64, [1], [1]),
-        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
-        helper.make_tensor("like", TensorProto.FLOAT, [n_actions], like),
-    ]
-    inputs = [
-        helper.make_tensor_value_info("obs", TensorProto.FLOAT, [rows, obs_dim]),
-        helper.make_tensor_value_info("last_action", TensorProto.INT64, [rows]),
-        helper.make_tensor_value_info("agent", TensorProto.INT64, [rows]),
-        helper.make_tensor_value_info("memory", TensorProto.FLOAT, [rows, hidden]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info("q", TensorProto.FLOAT, [rows, n_actions]),
-        helper.make_tensor_value_info("next_memory", TensorProto.FLOAT, [rows, hidden]),
-    ]
-    graph = helper.make_graph(nodes, "teammate", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    checker.check_model(model)
-    save(model, path)
-    return str(path)
 
 
 def test_onnx_teammates_follow_the_contract(tmp_path):

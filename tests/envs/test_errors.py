@@ -8,7 +8,7 @@ import macop_aht
 from macop_aht.cli import main
 from macop_aht.policies import Noisy
 from macop_aht.scenarios import MARINE, Combat, CooperativeNavigation, LevelBasedForaging, PredatorPrey, Unit
-from tests.test_teammates import save_teammate
+from tests.helpers import save_teammate
 
 
 def lbf4(**kwargs):

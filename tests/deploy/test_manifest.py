@@ -1,0 +1,157 @@
+"""The manifest and the files of a bundle: strict reading, conversion, damage."""
+
+import hashlib
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from macop_aht import paths
+from macop_aht.deploy.convert import convert_bundle
+from macop_aht.deploy.documents import LARGEST, BundleError
+from macop_aht.deploy.files import read_manifest
+from macop_aht.deploy.manifest import parse, text_of
+from macop_aht.deploy.runtime import EgoAgent
+from macop_aht.deploy.selectors import SELECTORS, zero_shot
+from macop_aht.export.ego_graph import ego_graph
+from macop_aht.learner.networks import Ego, weights
+from macop_aht.onnx_format import write
+from macop_aht.scenarios import build
+from tests.bundles import MISTAKES, make_ego, make_recogniser, rewritten
+
+
+def test_a_manifest_is_read_as_it_was_written(bundle):
+    for folder in (bundle, *sorted(path.parent for path in paths.find("agents").glob("*/*/manifest.json"))):
+        content = (folder / "manifest.json").read_bytes()
+        manifest = read_manifest(folder)
+        assert text_of(manifest).encode() == content
+        assert manifest.selectors == ["halving", "meta-test", "thompson", "zero-shot"]
+        assert (manifest.heads > manifest.run_heads) == manifest.generalist
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_manifest_is_read_strictly(bundle, message):
+    rewritten(bundle, MISTAKES[message])
+    with pytest.raises(BundleError, match=re.escape(message)):
+        read_manifest(bundle)
+
+
+def test_documents_that_are_no_manifests():
+    for content, message in (
+        (b"{", "it is no JSON"),
+        (b"[]", "it must be a table"),
+        (b"\xff", "it is no JSON"),
+        (b" " * (LARGEST + 1), "allowed are"),
+        (b"[" * 1_000_000, "nested more than"),
+        (b'"' + b'\\"' * 1_000_000, "it is no JSON"),  # in linear time
+        (b'{"format": 2, "format": 2}', "there twice"),
+        (b'{"format": 2, "seed": ' + b"9" * 5_000 + b"}", "it is no JSON"),
+    ):
+        with pytest.raises(BundleError, match=message):
+            parse(content)
+
+
+def in_format_1(manifest):
+    """The inverse of a conversion."""
+    manifest["format"] = 1
+    if "groups" in manifest:
+        manifest["company"] = manifest.pop("groups")
+    manifest["versions"]["macop-aht"] = manifest["versions"].pop("macop_aht")
+    belief = manifest["zero_shot"]["belief"]
+    belief["held"], belief["spent"] = belief.pop("margin"), belief.pop("penalty")
+    if "figures" in manifest:
+        figures = manifest["figures"]
+        figures["heads"] = figures.pop("returns")
+        for part in (figures["calibration"], *figures["calibration"]["bins"]):
+            part["right"] = part.pop("accuracy")
+        for part in figures["calibration"]["bins"]:
+            part["believed"] = part.pop("confidence")
+
+
+def test_a_bundle_of_format_1_is_converted(tmp_path):
+    """Whole or not at all, and to what it was."""
+    shutil.copytree(paths.find("agents") / "macop" / "CN3", tmp_path / "bundle")
+    path = tmp_path / "bundle" / "manifest.json"
+    manifest = path.read_bytes()
+    assert not convert_bundle(path.parent)
+    assert path.read_bytes() == manifest
+    rewritten(path.parent, in_format_1)
+    with pytest.raises(BundleError, match="of format 1; convert it with `macop convert`"):
+        EgoAgent.load(path.parent)
+    assert convert_bundle(path.parent)
+    assert path.read_bytes() == manifest
+    rewritten(path.parent, lambda told: (in_format_1(told), told.update(heads="6")))
+    damaged = path.read_bytes()
+    with pytest.raises(BundleError, match="cannot be converted: heads is '6'"):
+        convert_bundle(path.parent)
+    assert path.read_bytes() == damaged
+    with pytest.raises(FileNotFoundError, match="there is no bundle"):
+        convert_bundle(tmp_path)
+
+
+def test_a_bundle_of_before_there_were_generalist_heads(told, tmp_path):
+    shutil.copytree(told[3], tmp_path / "bundle")
+    rewritten(tmp_path / "bundle", lambda told: (in_format_1(told), told.pop("run_heads")))
+    assert convert_bundle(tmp_path / "bundle")
+    assert EgoAgent.load(tmp_path / "bundle", "meta-test").budget == 8
+
+
+def put(folder, name, content):
+    """Another file in a bundle, with its right sha-256."""
+    (folder / name).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    rewritten(folder, lambda told: told["sha256"].update({name: digest}))
+
+
+def test_graphs_that_are_not_what_the_manifest_says_are_refused(bundle, monkeypatch):
+    """Before onnxruntime gets them."""
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *_, **__: pytest.fail("onnxruntime got a graph"))
+    world, rng = build("LBF4"), np.random.default_rng(0)
+    kept = {path: path.read_bytes() for path in bundle.rglob("*.*") if path.is_file()}
+
+    def attempt(name, graph, selector, message):
+        put(bundle, name, write(graph))
+        with pytest.raises(BundleError, match=message):
+            EgoAgent.load(bundle, selector)
+        for path, content in kept.items():
+            path.write_bytes(content)
+
+    _, ego = make_ego("LBF4", heads=4)
+    sizes = len(world.actions), world.n_agents
+    attempt("agent.onnx", ego_graph(weights(ego), *sizes), None, "'memory' .*the manifest says")
+    wider = Ego(replace(ego.shape, hidden=128), 4)
+    attempt(
+        "agent.onnx", ego_graph(weights(wider), *sizes), None, "no generalist head; the manifest says 4 heads, 3 of"
+    )
+    attempt("agent.onnx", ego_graph(weights(make_ego("CN3")[1]), 5, 3), None, "'obs' .*the manifest says")
+    for heads, name in ((4, "meta-test"), (2, "halving"), (4, "thompson")):
+        file = f"selectors/{name}.onnx"
+        attempt(file, SELECTORS[name](np.zeros((heads, 0))), name, "'tried' .*the manifest says")
+        attempt(file, ego_graph(weights(ego), *sizes), name, "no tensor 'tried'")
+    file, zero = "selectors/zero-shot.onnx", "zero-shot"
+    of_six = zero_shot(weights(make_recogniser(world, ego, rng.random((4, 6)))), *sizes, own=1)
+    attempt(file, of_six, zero, "'belief' .*the manifest says")
+    of_two_agents = zero_shot(weights(make_recogniser(world, ego, rng.random((4, 5)))), *sizes, own=2)
+    attempt(file, of_two_agents, zero, "'obs' .*the manifest says")
+
+
+def test_damaged_bundles_are_refused(bundle):
+    agent = (bundle / "agent.onnx").read_bytes()
+    (bundle / "agent.onnx").write_bytes(agent[:-1])
+    with pytest.raises(BundleError, match="sha-256 differs"):
+        EgoAgent.load(bundle)
+    put(bundle, "agent.onnx", agent[:-1])
+    with pytest.raises(BundleError, match=r"agent\.onnx cannot be read"):
+        EgoAgent.load(bundle)
+    foreign = onnx.load_from_string(agent)
+    foreign.opset_import[0].version = 999
+    put(bundle, "agent.onnx", foreign.SerializeToString())
+    with pytest.raises(BundleError, match="cannot be run by this onnxruntime"):
+        EgoAgent.load(bundle)
+    (bundle / "agent.onnx").unlink()
+    with pytest.raises(FileNotFoundError, match="is missing from the bundle"):
+        EgoAgent.load(bundle)
