@@ -167,7 +167,7 @@ def test_a_run_from_the_command_line_ends_in_a_summary(tmp_path, capsys):
     assert "| 0/0 |" in printed
     figures = json.loads((folder / "summary.json").read_text())
     assert figures["groups"] == ["0/0", "0/1", *[name for name in figures["groups"] if name.startswith("2/")]]
-    assert len(figures["self_play"]) == len(figures["best_head"]) == len(figures["deeds"]) == len(figures["groups"])
+    assert len(figures["self_play"]) == len(figures["best_head"]) == len(figures["outcomes"]) == len(figures["groups"])
     header, *rows = (folder / "crossplay.csv").read_text().splitlines()
     assert header.split(",")[1:] == figures["groups"]
     assert len(rows) == figures["heads"]
@@ -413,7 +413,7 @@ def test_bundles_of_several_runs_on_the_command_line(tmp_path, capsys):
         ([folders[0], *few, "--selector", "nose"], "this bundle has"),
         ([folders[0], folders[0], *few], "give one of each seed"),
         ([folders[0], *few[:1], "LBF1", *few[2:]], "give --scenario LBF4"),
-        (["random", *few[2:]], "give one, such as --scenario LBF4"),
+        (["random", *few[2:]], "name it, such as --scenario LBF4"),
     ):
         assert main(["evaluate", *wrong]) == 2
         assert complaint in capsys.readouterr().err

@@ -133,13 +133,13 @@ def test_nothing_is_imitated_with_permuted_actions():
 
 def test_teammates_are_swapped_as_often_as_they_are_said_to_be():
     """Once in an episode, in its first half, where they may; in few environments as in many."""
-    rng, rollout = np.random.default_rng(0), SimpleNamespace(exchange=lambda to: None)
+    rng, seats = np.random.default_rng(0), SimpleNamespace(exchange=lambda play, to: None)
     for size, share in ((20, 0.5), (500, 0.3)):
         able, group, times, latest = np.arange(size) % 5 > 0, np.arange(size), np.zeros(size), 0
         swaps = Swaps(able, share, 25, rng)
         for step in range(1, 26):
             before = group.copy()
-            swaps.make(rollout, group, step)
+            swaps.make(None, seats, group, step)
             times += group != before
             latest = step if (group != before).any() else latest
         assert sorted(group) == [*range(size)]

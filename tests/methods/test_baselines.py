@@ -75,7 +75,7 @@ def test_transfer_by_hand():
     assert backward_transfer(returns) == pytest.approx(-0.35)
     # Group 2 has gained 0.3 and group 3 lost 0.1 against fresh egos: (0.3 + (0.3 - 0.1) / 2) / 2. Group 1 does not count.
     assert forward_transfer(returns, np.array([0.0, 0.5, 1.0])) == pytest.approx(0.2)
-    with pytest.raises(ValueError, match=r"shape \(1, 1\); needed are K rows and K columns"):
+    with pytest.raises(ValueError, match=r"shape \(1, 1\); a sequence of K groups"):
         backward_transfer(returns[:1, :1])
     with pytest.raises(ValueError, match="a return for each of the 3 groups"):
         forward_transfer(returns, np.zeros(2))
@@ -187,7 +187,7 @@ def test_the_ego_meets_all_groups_alike(monkeypatch):
     collector = captured["training"].sources[0].collector
     assert collector.ring.tolist() == [0, 0, 1, 1, 2, 2]  # four environments do not come out: six
     assert collector.member.tolist() == [0] * 6
-    ego, mates = collector.rollout._tables
+    ego, mates = collector.rollout.seats.stacks
     assert ego.rows[0].tolist() == [3 * b + i for b in range(6) for i in (0, 1)]  # both of the ego's agents everywhere
     assert mates.rows.tolist() == [[2, 5], [8, 11], [14, 17]]
     assert collector.replay.seats.tolist() == [0, 1]
@@ -220,14 +220,14 @@ def test_cross_play_counts_against_both(monkeypatch):
         collector = source.collector
         assert collector.replay.seats.tolist() == list(source.explorers) == seats
         seated = np.empty((collector.size, 3), dtype=int)
-        for table in collector.rollout._tables:
+        for table in collector.rollout.seats.stacks:
             for member, rows in enumerate(table.rows):
                 seated.reshape(-1)[rows] = member
         partners = [i for i in range(3) if i not in seats]
         assert (seated[:, seats] == collector.member[:, None]).all()
         assert (seated[:, partners] == (collector.member[:, None] + 1 + collector.ring[:, None] % 2) % 3).all()
     learner = Learner(teams.net, Vdn(), UpdateConfig())
-    assert {name: weight for name, (weight, _) in losses.items()} == {"cross_as_ego": 0.2, "cross_as_mate": 0.2}
+    assert {name: weight for name, (weight, _) in losses.items()} == {"cross_as_ego": 0.2, "cross_as_teammate": 0.2}
     collector = as_mate.collector
     while len(collector.replay) < training.batch:
         collector.step()

@@ -378,7 +378,7 @@ def test_the_ego_draws_its_heads_for_every_episode():
     world = build("LBF4", limit=3)
     ego, mates = Ego(Shape.of(world), 4, generator()), Stack(Shape.of(world), 2, generator(1))
     source = macop._against_ego(Setup(world, CONFIG, 0, CPU), ego, mates, seed=0)
-    table = source.collector.rollout._tables[0]
+    table = source.collector.rollout.seats.stacks[0]
     seen = []
     for _ in range(300):
         source.collector.step()

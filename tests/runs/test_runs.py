@@ -12,6 +12,7 @@ import time
 import zipfile
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import count
 
 import numpy as np
 import pytest
@@ -86,10 +87,19 @@ def test_a_killed_run_ends_in_the_same_weights(undisturbed, tmp_path, every):
     assert_same_run(folder, undisturbed)
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path):
-    folder, said = tmp_path / "run", []
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path, monkeypatch):
+    folder, said, save, saved = tmp_path / "run", [], checkpoints.save, count(1)
+
+    def interrupted(*given):
+        path = save(*given)
+        if next(saved) == 60:
+            raise KeyboardInterrupt
+        return path
+
+    monkeypatch.setattr(checkpoints, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        self_play(RUN, folder, device="cpu", checkpoint_every=0.0, watch=_interrupt_at(500), say=said.append)
+        self_play(RUN, folder, device="cpu", checkpoint_every=0.0, say=said.append)
+    monkeypatch.undo()
     *_, older, newest = sorted((folder / "checkpoints").glob("*.npz"))
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 0xFF
@@ -236,14 +246,6 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(undisturbed, tmp_path, monk
     assert not list((folder / "checkpoints").glob("*.unfinished"))
     self_play(RUN, folder, resume=True, device="cpu", say=lambda line: None)
     assert_same_run(folder, undisturbed)
-
-
-def _interrupt_at(steps):
-    def watch(progress):
-        if progress.steps >= steps:
-            raise KeyboardInterrupt
-
-    return watch
 
 
 def test_folders_are_not_mixed_up(undisturbed, tmp_path):
