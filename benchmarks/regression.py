@@ -112,11 +112,11 @@ def bundles(checkout: Path, work: Path) -> dict[str, Any]:
 
 
 def evaluated(checkout: Path, work: Path) -> list[list[str]]:
-    """The rows; the version of the code is not a part of what it computes."""
+    """Return the rows, without the versions of the code and of the file."""
     macop(checkout, *EVALUATION, str(work / "rows.csv"))
     with open(work / "rows.csv", newline="", encoding="utf-8") as file:
         head, *lines = csv.reader(file)
-    wanted = [k for k, column in enumerate(head) if column != "commit"]
+    wanted = [k for k, column in enumerate(head) if column not in ("commit", "format")]
     return [[line[k] for k in wanted] for line in [head, *lines]]
 
 

@@ -232,7 +232,7 @@ def test_cross_play_counts_against_both(monkeypatch):
     while len(collector.replay) < training.batch:
         collector.step()
     collector.replay.reward[:] = 1.0  # as if every step had paid
-    loss = losses["cross_as_mate"][1](learner, None, None)
+    loss = losses["cross_as_teammate"][1](learner, None, None)
     collector.replay.reward[:] = -1.0
     same = collector.replay.sample(
         training.batch, np.random.default_rng([seed, 4]), CPU
