@@ -28,7 +28,11 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
     parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
-    parser.add_argument("--import", metavar="MODULE", help="import this first: it may register scenarios and methods")
+    parser.add_argument(
+        "--import",
+        metavar="MODULE",
+        help="Python module to import first, which may register scenarios and methods; stands before COMMAND",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in COMMANDS:
         add(commands, words)
@@ -43,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parser(words).parse_args(words)
         code = arguments.run(arguments)
     except KeyboardInterrupt:
-        print("macop: stopped; a run goes on with --resume, a campaign by the same command", file=sys.stderr)
+        print("macop: stopped; resume a run with --resume, a campaign with the same command", file=sys.stderr)
         return 130
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
         print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}{_origin(error)}", file=sys.stderr)
