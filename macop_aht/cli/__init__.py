@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Every command's options stand beside what it does."""
+"""The command line: parse, call, print. A command's options and its function are in the same module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = (  # in the order of the help
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
+    """Return the parser. Only the command in `words` gets options for its settings, because these need torch."""
     parser = argparse.ArgumentParser(
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
@@ -40,7 +40,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake gives one line, not a traceback."""
+    """Run a command and return the exit code. A user's mistake prints one line, not a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         words = _imported(words)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _imported(words: list[str]) -> list[str]:
-    """Import what is named in front of the command, as `--import MODULE` or `--import=MODULE`; gives the other words."""
+    """Import the modules named before the command, as `--import MODULE` or `--import=MODULE`; return the other words."""
     names = []
     while words and words[0].partition("=")[0] == "--import" and (len(words) > 1 or "=" in words[0]):
         _, given, name = words[0].partition("=")
@@ -67,7 +67,7 @@ def _imported(words: list[str]) -> list[str]:
 
 
 def _origin(error: Exception) -> str:
-    """Where in code of the user's an error comes from; "" where it is not from there."""
+    """Return the place in the user's own code that an error comes from; "" where there is none."""
     installed = [paths.PACKAGE, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
     frames = [
         frame

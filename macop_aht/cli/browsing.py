@@ -1,4 +1,4 @@
-"""What there is: scenarios, teammates, and a demonstration."""
+"""Commands that list scenarios and teammates, and the demonstration."""
 
 from __future__ import annotations
 

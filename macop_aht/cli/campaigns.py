@@ -1,4 +1,4 @@
-"""Many runs, and the paper's tables and figures from them."""
+"""Commands for many runs, and for the paper's tables and figures from them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
     with folder_lock(out, "reproduce"):
         out.mkdir(parents=True, exist_ok=True)
         print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
-    print(f"wrote {out / name}.md, .csv and pictures")
+    print(f"wrote {out / name}.md, .csv and plots")
 
 
 def add_reproduce(commands: Commands, words: Sequence[str]) -> None:

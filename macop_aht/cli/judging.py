@@ -1,4 +1,4 @@
-"""Commands that tell how good agents are."""
+"""Commands that evaluate agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, and those that a configuration gives."""
+"""Options that several commands share, and options for the settings of a configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seed(text: str) -> int:
 
 
 def new_file(text: str) -> Path:
-    """Where something will be written; its folder is made at once, so that nothing is played in vain."""
+    """Return the path of a file to write. Its folder is made at once, so that a wrong path fails before anything is played."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
@@ -31,7 +31,7 @@ def new_file(text: str) -> Path:
 
 
 def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) -> None:
-    """Add what all commands that train have in common; `from_file`: a file may give the scenario and the seed."""
+    """Add the options of all commands that train. `from_file`: a file may give the scenario and the seed."""
     file_or = "that of --config, else " if from_file else ""
     about = "name of a scenario, such as LBF4" + (" (may be left out with --config)" if from_file else "")
     parser.add_argument("scenario", nargs="?" if from_file else None, help=about)
@@ -128,7 +128,7 @@ def _add_setting(group: Any, name: str, setting: Any, default: str) -> None:
 
 
 def apply_settings(config: Any, arguments: argparse.Namespace) -> Any:
-    """What was set by a last word first, then what was set by its whole path."""
+    """Return the configuration with the options that were given; options by a whole path override those by a last word."""
     from macop_aht.config import as_tree, changed, settings
 
     def given(name: str) -> Any:

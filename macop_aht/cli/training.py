@@ -1,4 +1,4 @@
-"""Commands that train."""
+"""Commands that train teams and egos."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def add_sequence(commands: Commands, words: Sequence[str]) -> None:
 
 
 def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the method, and the settings of the one that these words choose, with its defaults in their scenario."""
+    """Add `--method`, and the settings of the method in `words`, with the defaults of the scenario in `words`."""
     from macop_aht.config import ConfigError
     from macop_aht.methods.registry import METHODS, RunFile, find, settings_by_file
 

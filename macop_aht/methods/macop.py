@@ -332,8 +332,8 @@ def expand(
     old = measure_heads(setup, before.ego, group, path)
     count = len(old.returns)
     decision = Decision(group=name, old_heads=old.returns, best_head=old.chosen, kept=False, heads=count)
-    hoped = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
-    if not expands(hoped, old.best, *rule):
+    reachable = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
+    if not expands(reachable, old.best, *rule):
         return _as_before(setup, before, decision, group, seed)
     ego, memory = copy.deepcopy(before.ego), before.memory
     head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)
