@@ -129,7 +129,7 @@ METHODS = {
         groups_from=GENERATORS, campaign_groups="fcp", learner="ppo",
     ),
     "multi-head": Method(
-        "finetune with Macop's ego, which gets a head for each group that needs one",
+        "finetune with Macop's ego and its heads; Macop's settings of teammates have no effect",
         multi_head.MultiHeadConfig, multi_head.from_preset, multi_head.train, multi_head.steps,
         groups_from=ANY, campaign_groups="macop", compared=False,
     ),

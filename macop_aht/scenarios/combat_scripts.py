@@ -279,14 +279,14 @@ def scripts(world: Combat) -> dict[str, Script]:
     named = {}
     for r, name in enumerate(routes):
         way = "from left to right" if r == 0 else "from right to left" if r == 1 else name.rsplit("-", 1)[0]
-        more = f", beginning with group {name.rsplit('-', 1)[1]}, runs around from melee fighters that chase it"
+        more = f", beginning with group {name.rsplit('-', 1)[1]}, runs around, away from melee fighters that chase it,"
         named[name] = script(f"visits the enemies {way}{'' if r < 2 else more} and shoots the nearest", ROUTE, r)
     named["focus-weakest"] = script("goes with the ego and shoots the weakest enemy it can", WEAKEST)
     named["focus-nearest"] = script("goes with the ego and shoots the enemy nearest to itself", NEAREST)
     named["follow-ego"] = script("goes with the ego and shoots the enemy nearest to the ego", FOLLOW)
     named["kite"] = script("visits the enemies from left to right and backs off after every shot", KITE)
     named["bait"] = script(
-        "visits the enemies from left to right, runs from whoever chases it and shoots who does not", BAIT
+        "visits the enemies from left to right, runs from enemies that chase it and shoots the others", BAIT
     )
     named["hold"] = script("stays where it is and shoots what comes within range", HOLD)
     return named
