@@ -67,9 +67,14 @@ def add_selfplay(commands: Commands, words: Sequence[str]) -> None:
     )
     if words[:1] == ["selfplay"]:
         from macop_aht.learner.selfplay import SelfPlayConfig
+        from macop_aht.methods import presets
+        from macop_aht.scenarios import SCENARIOS
 
-        parser.epilog = "docs/deviations.md describes the numbered deviations from the paper."
-        add_settings(parser, SelfPlayConfig)
+        scenario = next((word for word in words[1:] if word in SCENARIOS), EXAMPLE)
+        parser.epilog = (
+            f"Defaults are those of {scenario}. docs/deviations.md describes the numbered deviations from the paper."
+        )
+        add_settings(parser, SelfPlayConfig, SelfPlayConfig(training=presets.training(scenario)))
     parser.set_defaults(run=_selfplay)
 
 

@@ -45,7 +45,7 @@ from macop_aht.runs.records import Decision
 class MacopConfig:
     """The paper's hyper-parameters, and the choices that it leaves open."""
 
-    population: int = setting(4, "number of groups in a population, n_p, at least 1")
+    population: int = setting(4, "number of groups in a population (n_p), at least 1")
     alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss, at least 0")
     alpha_incom: float = setting(
         0.1, "weight of the incompatibility term in the teammates' loss, at least 0 (not used by Macop+)"
@@ -55,24 +55,24 @@ class MacopConfig:
     kept_episodes: int = setting(1_000, "number of episodes kept for distillation, of all lessons together, at least 1")
     lessons: Literal["all", "needed"] = setting(
         "all",
-        "all: a lesson with every group; needed: none where even a head with the group's self-play return would go (Macop+)",
+        "all: a lesson with every group; needed: only where a head with the group's self-play return would be kept (Macop+)",
     )
     test_episodes: int = setting(
         32, "number of greedy episodes per measured return, at least 1; as many others choose the head"
     )
-    min_iterations: int = setting(4, "smallest number of iterations, N_min, at least 1")
-    max_iterations: int = setting(10, "largest number of iterations, N_max, at least 1")
+    min_iterations: int = setting(4, "smallest number of iterations (N_min), at least 1")
+    max_iterations: int = setting(10, "largest number of iterations (N_max), at least 1")
     expansion_threshold: float = setting(
-        0.0, "gain over the best old head, relative to its return, that a new head needs to be kept, lambda"
+        0.0, "gain over the best old head, relative to its return, that a new head needs to be kept (lambda)"
     )
     expansion_rule: Literal["above", "reach"] = setting(
         "above", "a new head's gain must be above the threshold (deviation 7), or reach it, as in the paper"
     )
-    stop_threshold: float = setting(0.5, "compatibility at or above which the run stops, xi")
+    stop_threshold: float = setting(0.5, "compatibility C at or above which the run stops (xi)")
     teammate_steps: int = setting(
-        500_000, "number of environment steps to train a population, all groups together, t_tm, at least 1"
+        500_000, "number of environment steps to train a population, all groups together (t_tm), at least 1"
     )
-    ego_steps: int = setting(125_000, "number of environment steps to train the ego with one group, t_ego, at least 1")
+    ego_steps: int = setting(125_000, "number of environment steps to train the ego with one group (t_ego), at least 1")
     incompatibility: Literal["cross-play", "novelty"] = setting(
         "cross-play",
         "what drives mutation: bad cross-play with the ego (Macop), or novelty of the self-play (Macop+); --method sets it",

@@ -37,7 +37,7 @@ class OptimisationConfig:
     epochs: int = setting(10, "number of passes over a rollout, at least 1")
     learning_rate: float = setting(1e-3, "learning rate of Adam, above 0")
     entropy: float = setting(0.02, "weight of the policy's entropy in the loss, at least 0")
-    discount: float = setting(0.99, "discount factor per step, gamma, in 0..1")
+    discount: float = setting(0.99, "discount factor per step (gamma), in 0..1")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "envs", "rollout", "epochs")
