@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Every command's options stand beside what it does."""
+"""The command line: parse, call, print. A command's options and its function are in the same module."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ COMMANDS = (  # in the order of the help
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """For these words: settings are added to the command that is run only, since they need torch, and are its method's."""
+    """Return the parser. Only the command in `words` gets options for its settings, because these need torch."""
     parser = argparse.ArgumentParser(
         prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
     )
     parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
-    parser.add_argument("--import", metavar="MODULE", help="import this first: it may register scenarios and methods")
+    parser.add_argument(
+        "--import",
+        metavar="MODULE",
+        help="Python module to import first, which may register scenarios and methods; stands before COMMAND",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in COMMANDS:
         add(commands, words)
@@ -36,14 +40,14 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake gives one line, not a traceback."""
+    """Run a command and return the exit code. A user's mistake prints one line, not a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         words = _imported(words)
         arguments = _parser(words).parse_args(words)
         code = arguments.run(arguments)
     except KeyboardInterrupt:
-        print("macop: stopped; a run goes on with --resume, a campaign by the same command", file=sys.stderr)
+        print("macop: stopped; resume a run with --resume, a campaign with the same command", file=sys.stderr)
         return 130
     except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
         print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}{_origin(error)}", file=sys.stderr)
@@ -52,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _imported(words: list[str]) -> list[str]:
-    """Import what is named in front of the command, as `--import MODULE` or `--import=MODULE`; gives the other words."""
+    """Import the modules named before the command, as `--import MODULE` or `--import=MODULE`; return the other words."""
     names = []
     while words and words[0].partition("=")[0] == "--import" and (len(words) > 1 or "=" in words[0]):
         _, given, name = words[0].partition("=")
@@ -63,7 +67,7 @@ def _imported(words: list[str]) -> list[str]:
 
 
 def _origin(error: Exception) -> str:
-    """Where in code of the user's an error comes from; "" where it is not from there."""
+    """Return the place in the user's own code that an error comes from; "" where there is none."""
     installed = [paths.PACKAGE, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
     frames = [
         frame

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Bar:
-    """What is being done, steps, return, steps per second and time left, on a line; for runs in phases, a line for the whole."""
+    """A bar with phase, steps, return, steps per second and time left. Runs in phases have a second bar for the whole run."""
 
     def __init__(self, steps: int, whole_run: bool = False) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,4 +1,4 @@
-"""What there is: scenarios, teammates, and a demonstration."""
+"""Commands that list scenarios and teammates, and the demonstration."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def _teammates(arguments: argparse.Namespace) -> None:
 
     scripts = build(arguments.scenario).scripts
     width = max(map(len, scripts)) + len("scripted:") + 2
-    print(f"{'random':{width}}takes any available action with equal chance")
+    print(f"{'random':{width}}chooses among the available actions with equal probability")
     for name, script in scripts.items():
         print(f"{'scripted:' + name:{width}}{script.about}")
-    print("\nperturbations, for any of them, behind a +:")
+    print("\nperturbations, after the name of any teammate, such as scripted:nearest+noisy=0.1:")
     for about in PERTURBATIONS.values():
         print(f"  +{about}")
 
@@ -46,21 +46,33 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def add_scenarios(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("scenarios", help="list the scenarios")
+    parser = commands.add_parser("scenarios", help="list the scenarios and their sizes")
     parser.set_defaults(run=_scenarios)
 
 
 def add_teammates(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("teammates", help="list the teammates that a scenario comes with")
-    parser.add_argument("scenario", help="such as LBF4")
+    parser = commands.add_parser("teammates", help="list the scripted teammates of a scenario, and the perturbations")
+    parser.add_argument("scenario", help="name of a scenario, such as LBF4 (`macop scenarios` lists them)")
     parser.set_defaults(run=_teammates)
 
 
 def add_demo(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("demo", help="play every scenario with a scripted pair and with a random ego")
-    parser.add_argument("--gif", type=_gif, default="demo.gif", help="where to write the film (default: %(default)s)")
-    parser.add_argument("--episodes", type=positive, default=256, help="per pairing (default: %(default)s)")
-    parser.add_argument("--train", action="store_true", help="also train an ego on LBF4, in two or three minutes")
+    parser = commands.add_parser(
+        "demo", help="play every scenario with a scripted team, and with a random ego and scripted teammates"
+    )
+    parser.add_argument(
+        "--gif", type=_gif, metavar="FILE.gif", default="demo.gif", help="animated GIF to write (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        metavar="N",
+        default=256,
+        help="number of episodes per scenario and ego, at least 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--train", action="store_true", help="also train an ego on LBF4, which takes two or three minutes"
+    )
     parser.set_defaults(run=_demo)
 
 

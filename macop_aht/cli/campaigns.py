@@ -1,4 +1,4 @@
-"""Many runs, and the paper's tables and figures from them."""
+"""Commands for many runs, and for the paper's tables and figures from them."""
 
 from __future__ import annotations
 
@@ -38,28 +38,52 @@ def _campaign(arguments: argparse.Namespace) -> int:
 
 
 def add_campaign(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("campaign", help="run methods x scenarios x seeds, and evaluate them")
-    parser.add_argument("file", metavar="FILE.toml", help="scenarios, methods, seeds, preset, settings by method")
-    parser.add_argument(
-        "--out", metavar="FOLDER", help="the campaign's folder; an unfinished campaign in it is resumed"
+    parser = commands.add_parser(
+        "campaign", help="run methods x scenarios x seeds, and evaluate the egos with all groups"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="list the runs with their estimated core-hours, and begin nothing"
+        "file", metavar="FILE.toml", help="the campaign: scenarios, methods, seeds, preset, settings by method"
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="folder of the campaign; an unfinished campaign in it is resumed"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the runs with their estimated core-hours, and start nothing"
     )
     parser.add_argument(
         "--executor",
         choices=("processes", "ray"),
         default="processes",
-        help="processes of this machine, or a Ray cluster whose nodes share the campaign's folder (default: %(default)s)",
+        help="where the runs go: processes of this machine, or a Ray cluster whose nodes share the folder (default: %(default)s)",
     )
-    parser.add_argument("--address", default="auto", help="of the Ray cluster (default: %(default)s)")
     parser.add_argument(
-        "--scenarios", nargs="+", help="only these of the file's; the rest can follow in the same folder"
+        "--address", default="auto", help="address of the Ray cluster, with --executor ray (default: %(default)s)"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, help="only these of the file's")
-    parser.add_argument("--processes", type=positive, help="at a time (default: what the file says, or 2)")
-    parser.add_argument("--threads", type=positive, help="of each process (default: what the file says, or 1)")
-    parser.add_argument("--device", help="auto, cpu, cuda or cuda:NUMBER (default: what the file says, or auto)")
+    parser.add_argument(
+        "--scenarios",
+        nargs="+",
+        metavar="SCENARIO",
+        help="run only these of the file's scenarios; the rest can follow in the same folder (default: all)",
+    )
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, metavar="N", help="run only these of the file's seeds (default: all)"
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="number of runs at a time, at least 1 (default: that of the file, else 2)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="number of CPU threads per run, at least 1 (default: that of the file, else 1)",
+    )
+    parser.add_argument(
+        "--device",
+        help="auto (CUDA if available, else the CPU), cpu, cuda or cuda:NUMBER (default: that of the file, else auto)",
+    )
     parser.set_defaults(run=_campaign)
 
 
@@ -76,16 +100,20 @@ def _reproduce(arguments: argparse.Namespace) -> None:
     with folder_lock(out, "reproduce"):
         out.mkdir(parents=True, exist_ok=True)
         print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
-    print(f"wrote {out / name}.md, .csv and pictures")
+    print(f"wrote {out / name}.md, .csv and plots")
 
 
 def add_reproduce(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("reproduce", help="the paper's tables and figures from a campaign")
-    parser.add_argument("name", choices=REPRODUCTIONS)
+    parser = commands.add_parser("reproduce", help="write the paper's tables and figures from a campaign")
+    parser.add_argument("name", choices=REPRODUCTIONS, metavar="NAME", help=f"one of {', '.join(REPRODUCTIONS)}")
     parser.add_argument(
         "--campaign",
         metavar="FOLDER",
-        help="that `macop campaign` has written; without one, fig-space takes the zoo's groups",
+        help="folder of a campaign; fig-environments needs none, and fig-space takes the groups of the zoo without one",
     )
-    parser.add_argument("--out", metavar="FOLDER", help="where to write to (default: reproduction, in the campaign's)")
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="folder to write to (default: reproduction, in the campaign's folder if there is one)",
+    )
     parser.set_defaults(run=_reproduce)

@@ -88,12 +88,12 @@ def _convert(arguments: argparse.Namespace) -> None:
 
 def add_convert(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser(
-        "convert", help="convert runs, campaigns, bundles, zoos and result rows of earlier versions, in place"
+        "convert", help="convert files of earlier versions in place: runs, campaigns, bundles, zoos and result rows"
     )
     parser.add_argument(
         "paths",
         nargs="+",
         metavar="PATH",
-        help="a folder, or one that has such folders in it, or a CSV file of result rows",
+        help="folder of a run, campaign, bundle or zoo, or a folder that contains such folders, or a CSV file of result rows",
     )
     parser.set_defaults(run=_convert)

@@ -1,4 +1,4 @@
-"""The demonstration: who gets how far with whom, in every scenario."""
+"""The demonstration: returns of a script in self-play and with a random ego, in every scenario."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ PAIRS = {
 
 
 def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
-    """Per scenario: a script, its return with a partner that plays the same script, and with a random ego."""
+    """Return, per scenario, a script, its mean self-play return, and its mean return with a random ego."""
     rows = []
     for name, script in PAIRS.items():
         world = build(name)
-        mate, stranger = resolve(f"scripted:{script}", world), resolve("random", world)
-        teammates = mate * (world.n_agents - world.controllable)
-        matched = team_play(world, mate * world.n_agents, episodes)
-        mixed = team_play(world, stranger * world.controllable + teammates, episodes)
+        scripted, random_ego = resolve(f"scripted:{script}", world), resolve("random", world)
+        teammates = scripted * (world.n_agents - world.controllable)
+        matched = team_play(world, scripted * world.n_agents, episodes)
+        mixed = team_play(world, random_ego * world.controllable + teammates, episodes)
         rows.append((name, script, float(matched.mean()), float(mixed.mean())))
     return rows
 
 
 def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
-    """Write an episode of a scripted pair as an animated GIF; gives the number of pictures."""
+    """Write an episode of a scripted pair as an animated GIF; return the number of pictures."""
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("the film needs Pillow: pip install 'macop-aht[render]'") from error
+        raise ImportError("the animated GIF needs Pillow: pip install 'macop-aht[render]'") from error
 
     from macop_aht.scenarios.drawing import Screen
 
@@ -68,7 +68,7 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
 
 
 def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int = 0) -> None:
-    """Train an ego by Macop+ in that folder, and a team by self-play beside it; print how both do with every group."""
+    """Train an ego by Macop+ in that folder, and a team by self-play; print the returns of both with every group."""
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.networks import Stack
     from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
@@ -97,8 +97,8 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
 
 
 def main(gif: str | Path, episodes: int = 256) -> None:
-    """Print the table and write the film."""
-    print(f"{'scenario':10}{'scripted teammate':20}{'with its like':>14}{'with a random ego':>20}")
+    """Print the table and write the animated GIF."""
+    print(f"{'scenario':10}{'scripted teammate':20}{'self-play':>14}{'with a random ego':>20}")
     for name, script, matched, mixed in table(episodes):
         print(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
     print(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")

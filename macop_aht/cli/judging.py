@@ -1,4 +1,4 @@
-"""Commands that tell how good agents are."""
+"""Commands that evaluate agents."""
 
 from __future__ import annotations
 
@@ -76,64 +76,129 @@ def _pool(arguments: argparse.Namespace) -> None:
 
 
 def add_evaluate(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("evaluate", help="tell how good an agent is with teammates that it has not met")
+    parser = commands.add_parser("evaluate", help="measure the returns of an agent with teammates, by tier")
     parser.add_argument(
         "agents",
         nargs="+",
         metavar="AGENT",
-        help="the FOLDER of an ego bundle, scripted:NAME, random, FILE.onnx, FILE.zip, or MODULE:FACTORY; several are one "
-        "method's, of several runs",
+        help="bundle (folder or shipped name), scripted:NAME, random, FILE.onnx, FILE.zip (of Stable-Baselines3) or "
+        "MODULE:FACTORY; several "
+        "agents are several runs of one method",
     )
-    parser.add_argument("--scenario", help="such as LBF4 (default: the bundle's)")
-    parser.add_argument("--teammates", nargs="+", default=["zoo:test", "scripted"], help="(default: zoo:test scripted)")
-    parser.add_argument("--seen", nargs="+", default=[], help="teammates that it was trained with, such as zoo:train")
-    parser.add_argument("--episodes", type=positive, default=32, help="per teammate (default: %(default)s)")
-    parser.add_argument("--selector", default="meta-test", help="how a bundle chooses its heads (default: %(default)s)")
+    parser.add_argument("--scenario", help="name of a scenario, such as LBF4 (default: that of the bundle)")
     parser.add_argument(
-        "--budget", type=positive, metavar="N", help="episodes per teammate for that (default: 4 per head)"
+        "--teammates",
+        nargs="+",
+        metavar="TEAMMATE",
+        default=["zoo:test", "scripted"],
+        help="teammates to play with, as for teammate= (default: zoo:test scripted)",
     )
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--csv", type=new_file, metavar="FILE", help="where to write a row per episode")
-    parser.add_argument("--html", type=new_file, metavar="FILE", help="where to write a page with the table and plots")
+    parser.add_argument(
+        "--seen",
+        nargs="+",
+        metavar="TEAMMATE",
+        default=[],
+        help="teammates that the agent was trained with, such as zoo:train (default: a bundle knows its own)",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        default=32,
+        metavar="N",
+        help="number of episodes with every teammate, at least 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--selector",
+        default="meta-test",
+        help="selector of a bundle: zero-shot, meta-test, halving or thompson (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=positive,
+        metavar="N",
+        help="number of episodes with every teammate for the choice of a head, at least 1 (default: 4 per head)",
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", default=0, help="seed of the episodes, at least 0 (default: %(default)s)"
+    )
+    parser.add_argument("--csv", type=new_file, metavar="FILE", help="CSV file to write, with a row per episode")
+    parser.add_argument("--html", type=new_file, metavar="FILE", help="HTML page to write, with the table and plots")
     parser.set_defaults(run=_evaluate)
 
 
 def add_compare(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("compare", help="compare two agents by the rows of their evaluations")
-    parser.add_argument("first", metavar="A.csv")
-    parser.add_argument("second", metavar="B.csv")
+    parser = commands.add_parser(
+        "compare", help="compare two agents, paired by teammate, from the CSV files of `macop evaluate`"
+    )
+    parser.add_argument("first", metavar="A.csv", help="result rows of the first agent, from `macop evaluate --csv`")
+    parser.add_argument("second", metavar="B.csv", help="result rows of the second agent")
     parser.set_defaults(run=_compare)
 
 
 def add_crossplay(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("crossplay", help="the returns of every policy with every other one")
-    parser.add_argument("scenario", help="such as LBF4")
-    parser.add_argument("policies", nargs="+", help="such as zoo:train scripted:nearest FILE.onnx")
-    parser.add_argument("--episodes", type=positive, default=32, help="per pairing (default: %(default)s)")
-    parser.add_argument("--seed", type=seed, default=0)
+    parser = commands.add_parser(
+        "crossplay", help="play every policy with every other one, and write the matrix of mean returns"
+    )
+    parser.add_argument("scenario", help="name of a scenario, such as LBF4 (`macop scenarios` lists them)")
+    parser.add_argument(
+        "policies",
+        nargs="+",
+        metavar="POLICY",
+        help="policies as for teammate=, such as zoo:train scripted:nearest FILE.onnx",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        default=32,
+        metavar="N",
+        help="number of episodes per pair of policies, at least 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", default=0, help="seed of the episodes, at least 0 (default: %(default)s)"
+    )
     parser.add_argument(
         "--out",
         type=new_file,
         default=Path("crossplay"),
         metavar="OUT",
-        help="write OUT.csv and, where matplotlib is installed, OUT.png (default: %(default)s)",
+        help="path without extension: writes OUT.csv and, where matplotlib is installed, OUT.png (default: %(default)s)",
     )
     parser.set_defaults(run=_crossplay)
 
 
 def add_pool(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("pool", help="the egos of some runs with all groups that these have generated")
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
-    parser.add_argument("--episodes", type=positive, default=32, help="per pairing (default: %(default)s)")
+    parser = commands.add_parser(
+        "pool", help="evaluate the egos of several runs with all groups that these runs generated"
+    )
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of finished runs of one scenario")
     parser.add_argument(
-        "--out", type=new_file, required=True, metavar="FILE", help="where to write a row per episode, as CSV"
+        "--episodes",
+        type=positive,
+        default=32,
+        metavar="N",
+        help="number of episodes per ego and group, at least 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=new_file, required=True, metavar="FILE", help="CSV file to write, with a row per episode"
     )
     parser.add_argument(
         "--by-folder",
         action="store_true",
-        help="call a run by the folder it is in, as NAME in NAME/0, not by its method",
+        help="name a run by its parent folder (NAME in NAME/0) instead of by its method",
     )
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--threads", type=positive, default=1, help="of the processor (default: %(default)s)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", default=0, help="seed of the episodes, at least 0 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        default=1,
+        help="number of CPU threads, at least 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto (CUDA if available, else the CPU), cpu, cuda or cuda:NUMBER (default: %(default)s)",
+    )
     parser.set_defaults(run=_pool)

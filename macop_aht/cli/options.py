@@ -1,4 +1,4 @@
-"""Options that several commands have, and those that a configuration gives."""
+"""Options that several commands share, and options for the settings of a configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seed(text: str) -> int:
 
 
 def new_file(text: str) -> Path:
-    """Where something will be written; its folder is made at once, so that nothing is played in vain."""
+    """Return the path of a file to write. Its folder is made at once, so that a wrong path fails before anything is played."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
@@ -31,16 +31,32 @@ def new_file(text: str) -> Path:
 
 
 def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) -> None:
-    """Add what all commands that train have in common; `from_file`: a file may give the scenario and the seed."""
-    about = "such as LBF4" + (" (may be left out with --config)" if from_file else "")
+    """Add the options of all commands that train. `from_file`: a file may give the scenario and the seed."""
+    file_or = "that of --config, else " if from_file else ""
+    about = "name of a scenario, such as LBF4" + (" (may be left out with --config)" if from_file else "")
     parser.add_argument("scenario", nargs="?" if from_file else None, help=about)
-    parser.add_argument("--out", required=True, metavar="RUN", help="the run's folder")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
     parser.add_argument(
-        "--seed", type=seed, default=None if from_file else 0, help="same seed, same weights (default: 0)"
+        "--out", required=True, metavar="RUN", help="folder of the run; it must not hold a run, except with --resume"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:NUMBER (default: %(default)s)")
-    parser.add_argument("--threads", type=positive, help="number of CPU threads (default: up to 2)")
+    parser.add_argument("--resume", action="store_true", help="resume the unfinished run in that folder")
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        metavar="N",
+        default=None if from_file else 0,
+        help=f"seed of all random draws, at least 0; the same seed gives the same weights (default: {file_or}0)",
+    )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto (CUDA if available, else the CPU), cpu, cuda or cuda:NUMBER (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help=f"number of CPU threads, at least 1 (default: {file_or}2, or 1 on one core)",
+    )
 
 
 FIRST = (  # the settings that people change, by the last word of their paths
@@ -56,17 +72,23 @@ def add_settings(parser: argparse.ArgumentParser, kind: type, config: Any = None
     First come the settings that people change, then the rest by their tables. The defaults shown are those of `config`, or
     of the kind.
     """
+    from dataclasses import replace
+
     from macop_aht.config import settings
 
     found, values = settings(kind), _values(config if config is not None else kind())
     by_word: dict[str, list[Any]] = {}
     for setting in found:
         by_word.setdefault(setting.path.rpartition(".")[2], []).append(setting)
-    groups = {title: parser.add_argument_group(title) for title in ("settings", "further settings")}
+    several = "An option without a dot sets every setting of that name. The options with a dot below set one alone."
+    about = several if any("." in setting.path for setting in found) else None
+    groups = {"settings": parser.add_argument_group("settings", about)}
+    groups["further settings"] = parser.add_argument_group("further settings")
     for word, own in by_word.items():
         defaults = list(dict.fromkeys(values[setting.path] for setting in own))
-        shown = _text(defaults[0]) if len(defaults) == 1 else "see below"
-        _add_setting(groups["settings" if word in FIRST else "further settings"], word, own[0], shown)
+        shown = _text(defaults[0]) if len(defaults) == 1 else "differs, see below"
+        every = replace(own[0], about="; ".join(dict.fromkeys(setting.about for setting in own)))
+        _add_setting(groups["settings" if word in FIRST else "further settings"], word, every, shown)
     for setting in found:
         table = setting.path.rpartition(".")[0]
         if table:
@@ -106,7 +128,7 @@ def _add_setting(group: Any, name: str, setting: Any, default: str) -> None:
 
 
 def apply_settings(config: Any, arguments: argparse.Namespace) -> Any:
-    """What was set by a last word first, then what was set by its whole path."""
+    """Return the configuration with the options that were given; options by a whole path override those by a last word."""
     from macop_aht.config import as_tree, changed, settings
 
     def given(name: str) -> Any:

@@ -71,9 +71,11 @@ def _zoo_verify(arguments: argparse.Namespace) -> None:
 
 def add_export(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("export", help="write a trained ego as a bundle of ONNX files, for apps without torch")
-    about = "the folder of a finished run, or a bundle whose groups are in the zoo: it keeps the heads of its run"
+    about = (
+        "folder of a finished run, or of a bundle whose groups are in the zoo; such a bundle keeps the heads of its run"
+    )
     parser.add_argument("run_folder", metavar="RUN", help=about)
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="the new folder of the bundle")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="new folder of the bundle")
     if words[:1] == ["export"]:
         from macop_aht.export.config import ExportConfig
 
@@ -84,32 +86,36 @@ def add_export(commands: Commands, words: Sequence[str]) -> None:
 def add_zoo(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("zoo", help="list, add or verify teammate groups")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="the groups of a scenario")
-    listing.add_argument("scenario", help="such as LBF4")
+    listing = actions.add_parser("list", help="list the groups of a scenario with their cards' figures")
+    listing.add_argument("scenario", help="name of a scenario, such as LBF4 (`macop scenarios` lists them)")
     listing.set_defaults(run=_zoo_list)
-    adding = actions.add_parser("add", help="put the groups of a finished run into the zoo")
-    adding.add_argument("run_folder", metavar="RUN", help="the folder of a finished run")
+    adding = actions.add_parser("add", help="add the groups of a finished run to the zoo")
+    adding.add_argument("run_folder", metavar="RUN", help="folder of a finished run")
     adding.add_argument(
-        "--split", choices=("train", "validation", "test"), required=True, help="which split they belong to"
+        "--split", choices=("train", "validation", "test"), required=True, help="split that the groups belong to"
     )
-    adding.add_argument("--most", type=positive, metavar="N", help="the largest number of groups to add (default: all)")
+    adding.add_argument(
+        "--most", type=positive, metavar="N", help="largest number of groups to add, at least 1 (default: all)"
+    )
     adding.add_argument(
         "--least",
         type=float,
         default=0.0,
         metavar="X",
-        help="the least self-play return of a group (default: %(default)s)",
+        help="smallest self-play return of a group to add, at least 0 (default: %(default)s)",
     )
     adding.add_argument(
-        "--replace", action="store_true", help="replace the groups that the zoo has of this method and seed"
+        "--replace", action="store_true", help="replace the groups of the same method and seed that are in the zoo"
     )
     adding.set_defaults(run=_zoo_add)
     verifying = actions.add_parser("verify", help="recompute every figure on every card")
-    verifying.add_argument("scenarios", nargs="*", help="such as LBF4 (default: all in the zoo)")
+    verifying.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help="names of scenarios, such as LBF4 (default: all in the zoo)"
+    )
     verifying.set_defaults(run=_zoo_verify)
     for action in (listing, adding, verifying):
         action.add_argument(
             "--zoo",
             metavar="FOLDER",
-            help="the folder of the zoo (default: that of MACOP_ZOO, else the shipped one)",
+            help="folder of the zoo (default: that of the environment variable MACOP_ZOO, else the shipped one)",
         )

@@ -1,4 +1,4 @@
-"""Commands that train."""
+"""Commands that train teams and egos."""
 
 from __future__ import annotations
 
@@ -56,36 +56,37 @@ def _sequence(arguments: argparse.Namespace) -> None:
 
 
 def add_selfplay(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("selfplay", help="train teams by self-play")
+    parser = commands.add_parser("selfplay", help="train teams of agents by self-play")
     add_run_options(parser)
     parser.add_argument(
         "--checkpoint-every",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="at most so often (default: %(default)s)",
+        help="shortest time between two checkpoints, in seconds; 0: one after every step (default: %(default)s)",
     )
     if words[:1] == ["selfplay"]:
         from macop_aht.learner.selfplay import SelfPlayConfig
 
+        parser.epilog = "docs/deviations.md describes the numbered deviations from the paper."
         add_settings(parser, SelfPlayConfig)
     parser.set_defaults(run=_selfplay)
 
 
 def add_train(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("train", help="train an ego agent, and the teammates that it learns with")
+    parser = commands.add_parser("train", help="train an ego agent, and the teammate groups that it learns with")
     add_run_options(parser, from_file=True)
     parser.add_argument(
         "--config",
         metavar="FILE.toml",
-        help="settings as in the run.toml of a run's folder: scenario, method, seed, threads, config; other options override it",
+        help="file with the keys of a run's run.toml: scenario, method, seed, threads, config; other options override it",
     )
     parser.add_argument(
         "--preset",
         choices=("paper", "fast", "demo"),
         default="fast",
-        help="paper: its numbers of steps; fast: fewer steps and updates where these are measured to do as well; "
-        "demo: a minute or two (default: %(default)s)",
+        help="settings by name; paper: the paper's numbers of steps; fast: fewer steps and updates where these are measured to "
+        "do as well; demo: a run of a minute or two (default: %(default)s)",
     )
     if words[:1] == ["train"]:
         _add_method(parser, words)
@@ -93,21 +94,37 @@ def add_train(commands: Commands, words: Sequence[str]) -> None:
 
 
 def add_sequence(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("sequence", help="one sequence of groups of some runs, for continual learners")
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="finished runs of one scenario")
-    parser.add_argument("--length", type=int, default=10, help="groups in it; 0: all (default: %(default)s)")
-    parser.add_argument("--seed", type=seed, default=0)
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="that `macop train --groups` takes")
+    parser = commands.add_parser(
+        "sequence", help="draw one sequence of groups from several runs, for continual learners"
+    )
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of finished runs of one scenario")
+    parser.add_argument(
+        "--length",
+        type=int,
+        metavar="N",
+        default=10,
+        help="number of groups in the sequence, at least 2; 0: all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", default=0, help="seed of the order, at least 0 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="FOLDER", help="new folder of the sequence, for `macop train --groups`"
+    )
     parser.set_defaults(run=_sequence)
 
 
 def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the method, and the settings of the one that these words choose, with its defaults in their scenario."""
+    """Add `--method`, and the settings of the method in `words`, with the defaults of the scenario in `words`."""
     from macop_aht.config import ConfigError
     from macop_aht.methods.registry import METHODS, RunFile, find, settings_by_file
 
     about = "; ".join(f"{name}: {method.about}" for name, method in METHODS.items())
-    parser.add_argument("--method", help=f"{about}. Its settings are below (default: macop)")
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help=f"{about}. The settings below are those of the chosen method (default: that of --config, else macop)",
+    )
     chosen = argparse.ArgumentParser(add_help=False)
     for option in ("--method", "--config", "--preset"):
         chosen.add_argument(option)
@@ -119,6 +136,7 @@ def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         config = settings_by_file(file, given.scenario or file.scenario or EXAMPLE, method, given.preset or "fast")
     parser.usage = "macop train [SCENARIO] --out RUN [--method M] [--preset P] [--config FILE.toml] [settings]"
     parser.epilog = (
-        f"Defaults are those of {given.scenario or file.scenario or EXAMPLE} with --preset {given.preset or 'fast'}."
+        f"Defaults are those of {given.scenario or file.scenario or EXAMPLE} with --preset {given.preset or 'fast'}. "
+        "docs/deviations.md describes the numbered deviations from the paper."
     )
     add_settings(parser, find(method).config, config)

@@ -228,7 +228,9 @@ def _alike(world: World, one: Candidate, two: Candidate) -> bool:
         return False
     own = min(one.card.self_play, two.card.self_play)
     ways = (one.policy, two.policy), (two.policy, one.policy)
-    return all(play(world, ego, [mate], EPISODES // 4, SEED).returns.mean() >= ALIKE * own for ego, mate in ways)
+    return all(
+        play(world, ego, [teammate], EPISODES // 4, SEED).returns.mean() >= ALIKE * own for ego, teammate in ways
+    )
 
 
 # --- Best responses
@@ -241,8 +243,8 @@ def with_responders(world: World, groups: Mapping[str, Candidate], new: Collecti
     """
     trials: dict[str, dict[str, float]] = {name: {} for name in groups}
     for name, candidate in groups.items():
-        teammates = [mate for mate, other in groups.items() if {name, mate} & {*new} or name == other.card.responder]
-        policies = [groups[mate].policy for mate in teammates]
+        teammates = [own for own, other in groups.items() if {name, own} & {*new} or name == other.card.responder]
+        policies = [groups[teammate].policy for teammate in teammates]
         means = play(world, candidate.policy, policies, EPISODES, TRIAL_SEED).returns.mean(axis=1) if teammates else ()
         for teammate, mean in zip(teammates, means, strict=True):
             trials[teammate][name] = float(mean)

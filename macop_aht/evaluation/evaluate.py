@@ -46,11 +46,11 @@ def evaluate(
     """Return a row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
     world = build(scenario)
     known: dict[str, Policy] = {}
-    for mate in (mate for spec in teammates for mate in resolve(spec, world, scenario)):
-        if mate.name in known and known[mate.name] is not mate and not mate.name.startswith(KNOWN):
-            raise ValueError(f"two teammates are called {mate.name!r}; rename one of the files")
-        known[mate.name] = mate
-    met = {mate.name for spec in seen for mate in resolve(spec, world, scenario)}
+    for teammate in (teammate for spec in teammates for teammate in resolve(spec, world, scenario)):
+        if teammate.name in known and known[teammate.name] is not teammate and not teammate.name.startswith(KNOWN):
+            raise ValueError(f"two teammates are called {teammate.name!r}; rename one of the files")
+        known[teammate.name] = teammate
+    met = {teammate.name for spec in seen for teammate in resolve(spec, world, scenario)}
     cards = _cards(scenario, [*known, *met, agent.name])
     familiar = {cards[_plain(name)].generator for name in [*met, agent.name] if _plain(name) in cards}
     if isinstance(agent.player, Bundle):

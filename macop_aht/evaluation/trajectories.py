@@ -28,14 +28,14 @@ from macop_aht.scenarios.spec import World
 class EncoderConfig:
     """The paper's numbers, and our sizes."""
 
-    feature: int = setting(10, "numbers that a trajectory becomes")
-    epochs: int = setting(50, "passes over all trajectories")
-    batch: int = setting(32, "trajectories per update")
-    learning_rate: float = setting(1e-4, "of Adam")
-    width: int = setting(64, "of the transformer and of the GRU")
-    layers: int = setting(2, "of the transformer")
-    attention: int = setting(4, "heads of its attention")
-    held_out: float = setting(0.2, "share of the trajectories that are held out, for the second curve")
+    feature: int = setting(10, "size of the feature that a trajectory becomes")
+    epochs: int = setting(50, "number of passes over all trajectories")
+    batch: int = setting(32, "number of trajectories per update")
+    learning_rate: float = setting(1e-4, "learning rate of Adam")
+    width: int = setting(64, "width of the transformer and of the GRU")
+    layers: int = setting(2, "number of layers of the transformer")
+    attention: int = setting(4, "number of attention heads")
+    held_out: float = setting(0.2, "share of the trajectories that are held out, in 0..0.9, for the second curve")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "feature", "epochs", "batch", "width", "layers", "attention")

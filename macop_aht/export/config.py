@@ -13,11 +13,12 @@ from macop_aht.export.recogniser import RecogniserConfig
 class ExportConfig:
     """The settings of `macop export`."""
 
-    test_episodes: int = setting(64, "number of greedy episodes behind every figure in the bundle")
+    test_episodes: int = setting(64, "number of greedy episodes per measured return, at least 1")
     tier_episodes: int = setting(
-        32, "number of episodes with each test group of the zoo and each script, for the card; 0: none"
+        32,
+        "number of episodes with each test group of the zoo and each script, for the card's table of tiers; 0: no table",
     )
-    plot: bool = setting(True, "whether the card has a figure, which needs matplotlib")
+    plot: bool = setting(True, "whether the card has a plot, which needs matplotlib")
     recogniser: RecogniserConfig = field(default_factory=RecogniserConfig)
     generalist: GeneralistConfig = field(default_factory=GeneralistConfig)
 

@@ -51,16 +51,20 @@ TRACE = 0.95  # lambda of generalised advantage estimation
 class GeneralistConfig:
     """How the generalist head is trained."""
 
-    rounds: int = setting(1_200, "number of rounds of some hundred episodes with all groups; 0: no generalist head")
-    epochs: int = setting(3, "number of times each round is trained on")
-    learning_rate: float = setting(1e-3, "learning rate of Adam at the start; it falls to 0 linearly")
-    gamma: float = setting(0.99, "discount per step, in 0..1")
-    entropy: float = setting(0.01, "weight of the policy's entropy at the start; it falls to 0 linearly")
+    rounds: int = setting(
+        1_200, "number of training rounds, of some hundred episodes with all groups each; 0: no generalist head"
+    )
+    epochs: int = setting(3, "number of passes over the episodes of a round, at least 1")
+    learning_rate: float = setting(1e-3, "learning rate of Adam at the start, at least 0; it falls to 0 linearly")
+    gamma: float = setting(0.99, "discount factor per step, in 0..1")
+    entropy: float = setting(
+        0.01, "weight of the policy's entropy in the loss at the start, at least 0; it falls to 0 linearly"
+    )
     swaps: float = setting(
-        0.4, "share of the episodes with unperturbed groups in which the teammate is swapped mid-episode"
+        0.4, "share of the episodes with unperturbed groups in which the teammate is swapped mid-episode, in 0..1"
     )
     imitation: float = setting(
-        0.3, "share of the training in which the best head is imitated, with a weight that falls to 0"
+        0.3, "share of the training, at its start, in which the best head is imitated, in 0..1; the weight falls to 0"
     )
 
     def __post_init__(self) -> None:

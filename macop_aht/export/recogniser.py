@@ -57,22 +57,22 @@ GRADIENT_NORM = 1.0  # the largest, per network
 class RecogniserConfig:
     """How the recogniser is trained, and how the zero-shot selector uses it."""
 
-    steps: int = setting(1_500_000, "number of environment steps to train on")
-    members: int = setting(2, "number of networks in the ensemble")
-    batch: int = setting(1_024, "number of steps in an update, about, since episodes are whole")
-    learning_rate: float = setting(2e-3, "learning rate of Adam at the start; it falls to 0 linearly")
-    leak: float = setting(0.05, "share of the carried-over belief that is forgotten in a step, in 0..1")
+    steps: int = setting(1_500_000, "number of environment steps to train the recogniser, at least 1")
+    members: int = setting(2, "number of networks in the ensemble, at least 1")
+    batch: int = setting(1_024, "approximate number of steps per update, at least 1; episodes are not split")
+    learning_rate: float = setting(2e-3, "learning rate of Adam at the start, at least 0; it falls to 0 linearly")
+    leak: float = setting(0.05, "share of the carried-over belief that is forgotten per step, in 0..1")
     margin: float = setting(
         0.5,
-        "by how much another head must be better to become active, in standard deviations of the returns",
+        "how much better another head must be to become active, in standard deviations of the returns, at least 0",
     )
     penalty: float = setting(
         1.0,
-        "what a run's head loses by being active for a whole episode, in standard deviations of the returns",
+        "penalty on a head of the run for being active a whole episode, in standard deviations of the returns, at least 0",
     )
-    passes: int = setting(3, "number of times an episode is trained on, on average")
-    swaps: float = setting(0.3, "share of the episodes in which the teammate is swapped mid-episode")
-    noise: float = setting(0.3, "probability of a random action of the teammates, in half of the episodes")
+    passes: int = setting(3, "mean number of times that an episode is trained on, at least 1")
+    swaps: float = setting(0.3, "share of the episodes in which the teammate is swapped mid-episode, in 0..1")
+    noise: float = setting(0.3, "probability of a random action of the teammates in half of the episodes, in 0..1")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "members", "passes", "batch")

@@ -22,8 +22,8 @@ from macop_aht.scenarios.spec import World
 class SelfPlayConfig:
     """The settings of a self-play training."""
 
-    teams: int = setting(4, "number of teams to train in one stack")
-    steps: int = setting(125_000, "environment steps per team")
+    teams: int = setting(4, "number of teams to train in one stack, at least 1")
+    steps: int = setting(125_000, "number of environment steps per team, at least 1")
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:

@@ -23,18 +23,30 @@ from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
 class TrainingConfig:
     """The settings of a training phase."""
 
-    mixer: MixerName = setting("vdn", "how the agents' values become the team's value")
-    ratio: float = setting(2.0, "episodes of a network from its first source per update, above 0")
-    envs: int = setting(32, "environments per network and source that step together")
-    batch: int = setting(32, "episodes per network and update")
-    capacity: int = setting(5_000, "episodes in the replay buffer of a network")
-    target_every: int = setting(200, "episodes of a network between copies to its target network")
-    epsilon_start: float = setting(1.0, "probability of a random action at first")
-    epsilon_end: float = setting(0.05, "probability of a random action in the end")
-    epsilon_steps: int = setting(50_000, "steps of a network over which epsilon falls")
-    persistence: float = setting(0.9, "probability that a random action repeats the last action (deviation 4)")
-    together: float = setting(0.5, "probability that the agents of a team share their random draws (deviation 4)")
-    epsilon_waits: bool = setting(True, "whether epsilon falls only after the network's first reward (deviation 4)")
+    mixer: MixerName = setting(
+        "vdn", "how the agents' values become the team's value; vdn: their sum, qmix: a monotonic network"
+    )
+    ratio: float = setting(
+        2.0, "number of episodes of a network per update, above 0; of several sources, only the first counts"
+    )
+    envs: int = setting(32, "number of environments that step together, per network and source, at least 1")
+    batch: int = setting(32, "number of episodes of a network per update, at least 1")
+    capacity: int = setting(5_000, "number of episodes in the replay buffer of a network, at least envs + batch")
+    target_every: int = setting(200, "number of episodes of a network between copies to its target network, at least 1")
+    epsilon_start: float = setting(1.0, "probability of a random action at the start, in 0..1")
+    epsilon_end: float = setting(0.05, "probability of a random action at the end, in 0..1")
+    epsilon_steps: int = setting(
+        50_000, "number of environment steps of a network over which epsilon falls linearly, at least 1"
+    )
+    persistence: float = setting(
+        0.9, "probability that a random action repeats the last action, in 0..1; the paper's: 0 (deviation 4)"
+    )
+    together: float = setting(
+        0.5, "probability that the agents of a team share their random draws, in 0..1; the paper's: 0 (deviation 4)"
+    )
+    epsilon_waits: bool = setting(
+        True, "whether epsilon starts to fall only after the network's first reward; the paper's: no (deviation 4)"
+    )
     update: UpdateConfig = field(default_factory=UpdateConfig)
 
     def __post_init__(self) -> None:

@@ -30,13 +30,16 @@ class UpdateConfig:
     """The settings of an update."""
 
     learning_rate: float = setting(5e-4, "learning rate of Adam, above 0")
-    gamma: float = setting(0.99, "discount per step, in 0..1")
-    max_grad_norm: float = setting(10.0, "largest norm of a network's gradient, above 0")
-    td_lambda: float = setting(0.8, "lambda of the targets, in 0..1; 0 is the paper's one-step target (deviation 3)")
+    gamma: float = setting(0.99, "discount factor per step, in 0..1")
+    max_grad_norm: float = setting(10.0, "norm to which a network's gradient is clipped, above 0")
+    td_lambda: float = setting(0.8, "lambda of the TD targets, in 0..1; the paper's: 0, one-step targets (deviation 3)")
     averaging: float = setting(
-        0.99, "decay of the average of the weights, in 0..0.9999; 0: the last weights (deviation 5)"
+        0.99,
+        "decay of the average of the weights, per update, in 0..0.9999; the paper's: 0, the last weights (deviation 5)",
     )
-    bootstrap_at_limit: bool = setting(False, "whether targets at the time limit use the value of the last observation")
+    bootstrap_at_limit: bool = setting(
+        False, "whether targets at the time limit bootstrap from the value of the last observation"
+    )
 
     def __post_init__(self) -> None:
         within(self, 0, 1, "gamma", "td_lambda")

@@ -21,10 +21,15 @@ from macop_aht.runs.journal import Journal
 class ClearConfig:
     """Finetune's settings, and how much is rehearsed."""
 
-    groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, TrajeDi's")
-    alpha_rehearsal: float = setting(1.0, "weight of the TD loss on episodes of earlier groups")
-    kept_episodes: int = setting(1_000, "episodes kept for rehearsal, of all earlier groups together")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    groups: str = setting(
+        "",
+        "folder of the finished run, or of the sequence, whose groups it learns with; required; the paper's: a run of TrajeDi",
+    )
+    alpha_rehearsal: float = setting(1.0, "weight of the TD loss on episodes of earlier groups, at least 0")
+    kept_episodes: int = setting(
+        1_000, "number of episodes kept for rehearsal, of all earlier groups together, at least twice a batch"
+    )
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
 
     def __post_init__(self) -> None:

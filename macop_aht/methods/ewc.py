@@ -34,10 +34,18 @@ from macop_aht.runs.journal import Journal
 class EwcConfig:
     """Finetune's settings, and the weight of the penalty."""
 
-    groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, TrajeDi's")
-    mu: float = setting(100.0, "weight of the penalty for moving weights that mattered (benchmarks/tuning.py)")
-    fisher_episodes: int = setting(256, "episodes with a group behind its Fisher information")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    groups: str = setting(
+        "",
+        "folder of the finished run, or of the sequence, whose groups it learns with; required; the paper's: a run of TrajeDi",
+    )
+    mu: float = setting(
+        100.0,
+        "weight of the penalty on moving weights that mattered for earlier groups, at least 0 (chosen by benchmarks/tuning.py)",
+    )
+    fisher_episodes: int = setting(
+        256, "number of episodes with a group to estimate its Fisher information, at least 1"
+    )
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
 
     def __post_init__(self) -> None:

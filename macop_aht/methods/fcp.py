@@ -47,7 +47,7 @@ class TwoStages(Protocol):
 class FcpConfig:
     """The paper's numbers."""
 
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     teammates: TeammatesConfig = field(default_factory=TeammatesConfig)
     ego: EgoConfig = field(default_factory=EgoConfig)
 

@@ -17,8 +17,11 @@ from macop_aht.runs.journal import Journal
 class FinetuneConfig:
     """Whose groups, and how the ego learns with each."""
 
-    groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, Macop's")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    groups: str = setting(
+        "",
+        "folder of the finished run, or of the sequence, whose groups it learns with; required; the paper's: a run of Macop",
+    )
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
 
     def __post_init__(self) -> None:

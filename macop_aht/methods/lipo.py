@@ -28,8 +28,10 @@ from macop_aht.runs.journal import Journal
 class LipoConfig:
     """FCP's settings, and the weight of cross-play."""
 
-    alpha_cross: float = setting(1.0, "weight of bad cross-play in the teammates' loss (benchmarks/tuning.py)")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    alpha_cross: float = setting(
+        1.0, "weight of the cross-play term in the teammates' loss, at least 0 (chosen by benchmarks/tuning.py)"
+    )
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     teammates: TeammatesConfig = field(default_factory=TeammatesConfig)
     ego: EgoConfig = field(default_factory=EgoConfig)
 

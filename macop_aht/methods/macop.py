@@ -45,41 +45,59 @@ from macop_aht.runs.records import Decision
 class MacopConfig:
     """The paper's hyper-parameters, and the choices that it leaves open."""
 
-    population: int = setting(4, "groups in a population, n_p")
-    alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
-    alpha_incom: float = setting(0.1, "weight of the incompatibility term in the teammates' loss (cross-play only)")
-    alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
-    alpha_distil: float = setting(0.0, "weight of the distillation of old heads in the ego's loss (Macop+)")
-    kept_episodes: int = setting(1_000, "episodes kept for the distillation, of all lessons together")
+    population: int = setting(4, "number of groups in a population, n_p, at least 1")
+    alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss, at least 0")
+    alpha_incom: float = setting(
+        0.1, "weight of the incompatibility term in the teammates' loss, at least 0 (not used by Macop+)"
+    )
+    alpha_reg: float = setting(10.0, "weight of the regulariser of the backbone in the ego's loss, at least 0")
+    alpha_distil: float = setting(0.0, "weight of the distillation of old heads in the ego's loss, at least 0 (Macop+)")
+    kept_episodes: int = setting(1_000, "number of episodes kept for distillation, of all lessons together, at least 1")
     lessons: Literal["all", "needed"] = setting(
         "all",
-        "all: a lesson with every group; needed: only where a head that got the group's self-play return would be kept (Macop+)",
+        "all: a lesson with every group; needed: none where even a head with the group's self-play return would go (Macop+)",
     )
-    test_episodes: int = setting(32, "greedy episodes per measured return; as many others choose the head")
-    min_iterations: int = setting(4, "iterations before it may stop, N_min")
-    max_iterations: int = setting(10, "iterations after which it stops, N_max")
-    expansion_threshold: float = setting(0.0, "gain over the best old head that a new head must bring, lambda")
+    test_episodes: int = setting(
+        32, "number of greedy episodes per measured return, at least 1; as many others choose the head"
+    )
+    min_iterations: int = setting(4, "smallest number of iterations, N_min, at least 1")
+    max_iterations: int = setting(10, "largest number of iterations, N_max, at least 1")
+    expansion_threshold: float = setting(
+        0.0, "gain over the best old head, relative to its return, that a new head needs to be kept, lambda"
+    )
     expansion_rule: Literal["above", "reach"] = setting(
-        "above", "whether a gain must be above the threshold (deviation 7) or reach it, as the paper has it"
+        "above", "a new head's gain must be above the threshold (deviation 7), or reach it, as in the paper"
     )
-    stop_threshold: float = setting(0.5, "compatibility at which it stops, xi")
-    teammate_steps: int = setting(500_000, "steps of training a population, all groups together, t_tm")
-    ego_steps: int = setting(125_000, "steps of training the ego with one group, t_ego")
+    stop_threshold: float = setting(0.5, "compatibility at or above which the run stops, xi")
+    teammate_steps: int = setting(
+        500_000, "number of environment steps to train a population, all groups together, t_tm, at least 1"
+    )
+    ego_steps: int = setting(125_000, "number of environment steps to train the ego with one group, t_ego, at least 1")
     incompatibility: Literal["cross-play", "novelty"] = setting(
-        "cross-play", "what drives mutation: bad cross-play with the ego, or novelty of the self-play (Macop+)"
+        "cross-play",
+        "what drives mutation: bad cross-play with the ego (Macop), or novelty of the self-play (Macop+); --method sets it",
     )
-    anew: float = setting(0.0, "share of the offspring that begin with random weights, not as copies of their parents")
+    anew: float = setting(
+        0.0,
+        "share of the offspring that begin with random weights, in 0..1; the others begin as copies of their parents",
+    )
     newest_head: float = setting(
-        0.5, "chance that the ego plays its newest head in mutation, else any (cross-play only)"
+        0.5, "probability that the ego plays its newest head in mutation, else any head, in 0..1 (not used by Macop+)"
     )
-    diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
-    demonstrations: float = setting(0.0, "share of the group's own self-play in the ego's replay")
-    ego_self_play: float = setting(0.0, "weight of the ego's self-play in its loss; 0: none is played (deviation 9)")
+    diversity_every: int = setting(
+        4, "the diversity term uses every N-th episode of a batch, at least 1; the paper's: 1 (deviation 10)"
+    )
+    demonstrations: float = setting(
+        0.0, "share of the group's own self-play in the ego's replay buffer, in 0..0.9 (Macop+)"
+    )
+    ego_self_play: float = setting(
+        0.0, "weight of the ego's self-play in its loss, at least 0; 0: it plays none; the paper's: 1 (deviation 9)"
+    )
     regulariser_norm: terms.Norm = setting(
-        "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
+        "squared", "norm of the backbone's distance from a snapshot; the paper's: plain (deviation 6)"
     )
     regulariser_snapshots: Literal["all", "newest"] = setting(
-        "all", "snapshots of the backbone that it is regularised to"
+        "all", "snapshots of the backbone that the regulariser uses: all, or only the newest"
     )
     teammates: TrainingConfig = field(default_factory=TrainingConfig)  # the first population
     mutation: TrainingConfig = field(default_factory=TrainingConfig)
@@ -314,8 +332,8 @@ def expand(
     old = measure_heads(setup, before.ego, group, path)
     count = len(old.returns)
     decision = Decision(group=name, old_heads=old.returns, best_head=old.chosen, kept=False, heads=count)
-    hoped = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
-    if not expands(hoped, old.best, *rule):
+    reachable = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
+    if not expands(reachable, old.best, *rule):
         return _as_before(setup, before, decision, group, seed)
     ego, memory = copy.deepcopy(before.ego), before.memory
     head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)

@@ -21,10 +21,10 @@ from macop_aht.runs.journal import Journal
 
 @dataclass(frozen=True)
 class MultiHeadConfig:
-    """Whose groups, and Macop's settings, of which those of the ego count."""
+    """Whose groups, and Macop's settings. Only those of the ego's lessons have an effect."""
 
-    groups: str = setting("", "folder of the finished run, or of the sequence, whose groups it learns with")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    groups: str = setting("", "folder of the finished run, or of the sequence, whose groups it learns with; required")
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     macop: MacopConfig = field(default_factory=MacopConfig)
 
     def __post_init__(self) -> None:

@@ -82,8 +82,10 @@ def run(setup: Setup[Settings], phase: str, training: Training) -> Training:
 class TeammatesConfig:
     """A population that is trained once."""
 
-    population: int = setting(6, "groups")
-    steps: int = setting(1_000_000, "steps of training the population, all groups together")
+    population: int = setting(6, "number of groups in the population, at least 1")
+    steps: int = setting(
+        1_000_000, "number of environment steps to train the population, all groups together, at least 1"
+    )
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
@@ -94,8 +96,13 @@ class TeammatesConfig:
 class EgoConfig:
     """An ego of one head."""
 
-    steps: int = setting(1_000_000, "steps of training the ego: with all groups at once, or with each of a sequence")
-    self_play: float = setting(0.0, "weight of the ego's self-play in its loss; 0: none is played (deviation 9)")
+    steps: int = setting(
+        1_000_000,
+        "number of environment steps to train the ego, with all groups at once or with each of a sequence, at least 1",
+    )
+    self_play: float = setting(
+        0.0, "weight of the ego's self-play in its loss, at least 0; 0: it plays none; the paper's: 1 (deviation 9)"
+    )
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:

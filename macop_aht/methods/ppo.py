@@ -31,13 +31,13 @@ CLOSED = -100.0  # of an update gate: nothing of the memory passes
 class OptimisationConfig:
     """What Stable-Baselines3's PPO is given."""
 
-    envs: int = setting(16, "environments in lockstep")
-    rollout: int = setting(128, "steps of every environment between updates")
-    batch: int = setting(256, "steps per update")
-    epochs: int = setting(10, "times that a rollout is learnt from")
-    learning_rate: float = setting(1e-3, "of Adam")
-    entropy: float = setting(0.02, "weight of the policy's entropy")
-    discount: float = setting(0.99, "of later rewards, gamma")
+    envs: int = setting(16, "number of environments that step together, at least 1")
+    rollout: int = setting(128, "number of steps of every environment between two rounds of updates, at least 1")
+    batch: int = setting(256, "number of steps per update (minibatch), at least 2")
+    epochs: int = setting(10, "number of passes over a rollout, at least 1")
+    learning_rate: float = setting(1e-3, "learning rate of Adam, above 0")
+    entropy: float = setting(0.02, "weight of the policy's entropy in the loss, at least 0")
+    discount: float = setting(0.99, "discount factor per step, gamma, in 0..1")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "envs", "rollout", "epochs")
@@ -49,9 +49,9 @@ class OptimisationConfig:
 class PpoConfig:
     """Whose groups, how long, and PPO's own."""
 
-    groups: str = setting("", "folder of the finished run whose groups it learns with")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
-    steps: int = setting(1_000_000, "steps of training the ego with all groups")
+    groups: str = setting("", "folder of the finished run whose groups it learns with; required")
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
+    steps: int = setting(1_000_000, "number of environment steps to train the ego with all groups, at least 1")
     optimisation: OptimisationConfig = field(default_factory=OptimisationConfig)
 
     def __post_init__(self) -> None:

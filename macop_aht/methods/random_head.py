@@ -17,8 +17,8 @@ from macop_aht.runs.records import Decision
 class RandomHeadConfig:
     """Whose ego and groups."""
 
-    groups: str = setting("", "folder of the finished run of Macop whose ego and groups it takes")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    groups: str = setting("", "folder of the finished run of Macop or Macop+ whose ego and groups it takes; required")
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "test_episodes")

@@ -77,63 +77,64 @@ GENERATORS = (*MACOPS, *POPULATIONS)
 ANY = (*GENERATORS, SEQUENCE)
 METHODS = {
     "macop": Method(
-        "groups that the ego cannot join, until there are none; a head for each that needs one",
+        "generates groups that the ego cannot join, until it finds none; the ego gets a head for each that needs one",
         MacopConfig, macop.from_preset, macop.train, macop.steps, fixed={"incompatibility": "cross-play"},
     ),
     "macop+": Method(
-        "the same with groups that are novel to the ego, and with their own episodes to learn from",
+        "Macop, but the groups are novel to the ego, and the ego learns from their own episodes too",
         MacopConfig, macop.plus_from_preset, macop.train, macop.steps, fixed={"incompatibility": "novelty"},
     ),
     "fcp": Method(
-        "independent groups, then an ego with all of them", fcp.FcpConfig, fcp.from_preset, fcp.train, fcp.steps
+        "independent groups, then an ego of one head that learns with all of them",
+        fcp.FcpConfig, fcp.from_preset, fcp.train, fcp.steps,
     ),
     "trajedi": Method(
-        "groups that act differently, then an ego with all of them",
+        "groups that are trained to act differently, then an ego as in fcp",
         trajedi.TrajediConfig, trajedi.from_preset, trajedi.train, fcp.steps,
     ),
     "lipo": Method(
-        "groups that are trained to play badly with each other, then an ego with all of them",
+        "groups that are trained to play badly with each other, then an ego as in fcp",
         lipo.LipoConfig, lipo.from_preset, lipo.train, fcp.steps,
     ),
     "finetune": Method(
-        "one head, with group after group",
+        "an ego of one head learns with the groups of another run, one after the other",
         finetune.FinetuneConfig, finetune.from_preset, finetune.train, continual.steps,
         groups_from=ANY, campaign_groups="macop",
     ),
     "finetune-trajedi": Method(
-        "Finetune on TrajeDi's groups",
+        "finetune with the groups of a run of trajedi",
         finetune.FinetuneConfig, finetune.from_preset, finetune.train, continual.steps, groups_from=("trajedi",),
     ),
     "single-head": Method(
-        "one head, with group after group, and a regulariser on its backbone",
+        "finetune with Macop's regulariser on the backbone",
         single_head.SingleHeadConfig, single_head.from_preset, single_head.train, continual.steps,
         groups_from=ANY, campaign_groups="macop",
     ),
     "random-head": Method(
-        "Macop's ego, playing a random head",
+        "the ego of a run of Macop, which plays a random head in every episode",
         random_head.RandomHeadConfig, random_head.from_preset, random_head.train, random_head.steps,
         groups_from=MACOPS, campaign_groups="macop",
     ),
     "ewc": Method(
-        "one head, with group after group, and a penalty on moving the weights that mattered",
+        "finetune with a penalty on moving the weights that mattered for earlier groups",
         ewc.EwcConfig, ewc.from_preset, ewc.train, continual.steps, groups_from=ANY, campaign_groups="trajedi",
     ),
     "clear": Method(
-        "one head, with group after group, and rehearsal of the earlier ones",
+        "finetune with rehearsal of episodes with earlier groups",
         clear.ClearConfig, clear.from_preset, clear.train, continual.steps, groups_from=ANY, campaign_groups="trajedi",
     ),
     "ppo": Method(
-        "Stable-Baselines3's PPO with all groups of another run",
+        "Stable-Baselines3's PPO learns with all groups of another run",
         ppo.PpoConfig, ppo.from_preset, ppo.train, ppo.steps,
         groups_from=GENERATORS, campaign_groups="fcp", learner="ppo",
     ),
     "multi-head": Method(
-        "Macop's ego alone, with group after group, a head for each that needs one",
+        "finetune with Macop's ego and its heads; Macop's settings of teammates have no effect",
         multi_head.MultiHeadConfig, multi_head.from_preset, multi_head.train, multi_head.steps,
         groups_from=ANY, campaign_groups="macop", compared=False,
     ),
     "fresh": Method(
-        "one head, with random weights for every group",
+        "finetune from random weights with every group",
         finetune.FinetuneConfig, finetune.from_preset, fresh.train, continual.steps,
         groups_from=ANY, campaign_groups="macop", compared=False,
     ),

@@ -17,15 +17,18 @@ from macop_aht.runs.journal import Journal
 class SingleHeadConfig:
     """Finetune's settings, and Macop's regulariser."""
 
-    groups: str = setting("", "folder of the finished run whose groups it learns with; in the paper, Macop's")
-    alpha_reg: float = setting(10.0, "weight of the regulariser in the ego's loss")
+    groups: str = setting(
+        "",
+        "folder of the finished run, or of the sequence, whose groups it learns with; required; the paper's: a run of Macop",
+    )
+    alpha_reg: float = setting(10.0, "weight of the regulariser of the backbone in the ego's loss, at least 0")
     regulariser_norm: terms.Norm = setting(
-        "squared", "of the backbone's way from a snapshot (deviation 6; the paper's: plain)"
+        "squared", "norm of the backbone's distance from a snapshot; the paper's: plain (deviation 6)"
     )
     regulariser_snapshots: Literal["all", "newest"] = setting(
-        "all", "snapshots of the backbone that it is regularised to"
+        "all", "snapshots of the backbone that the regulariser uses: all, or only the newest"
     )
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     ego: EgoConfig = field(default_factory=continual.usual_ego)
 
     def __post_init__(self) -> None:

@@ -17,9 +17,11 @@ from macop_aht.runs.journal import Journal
 class TrajediConfig:
     """FCP's settings, and the diversity term of Macop's first population."""
 
-    alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss")
-    diversity_every: int = setting(4, "the diversity term is on every so-many-th episode of a batch")
-    test_episodes: int = setting(32, "greedy episodes behind every figure")
+    alpha_div: float = setting(0.1, "weight of the diversity term in the teammates' loss, at least 0")
+    diversity_every: int = setting(
+        4, "the diversity term uses every N-th episode of a batch, at least 1; the paper's: 1 (deviation 10)"
+    )
+    test_episodes: int = setting(32, "number of greedy episodes per measured return, at least 1")
     teammates: TeammatesConfig = field(default_factory=TeammatesConfig)
     ego: EgoConfig = field(default_factory=EgoConfig)
 

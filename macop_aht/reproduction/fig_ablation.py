@@ -59,7 +59,7 @@ def write(material: Material, out: Path) -> str:
         "are for inferior to Macop, about the same, superior, by Wilcoxon's rank-sum test at 0.05; n/a under four seeds."
     )
     title = "# Ablation: Macop without its parts"
-    return write_text(out / "fig-ablation.md", [title, missing(material, rows), note, table(found), beside(found)])
+    return write_text(out / "fig-ablation.md", [title, missing(material, rows), note, table(found), compared(found)])
 
 
 def table(found: Mapping[str, Mapping[str, Cell]]) -> str:
@@ -74,7 +74,7 @@ def table(found: Mapping[str, Mapping[str, Cell]]) -> str:
     return markdown(["variation", *found], body)
 
 
-def beside(found: Mapping[str, Mapping[str, Cell]]) -> str:
+def compared(found: Mapping[str, Mapping[str, Cell]]) -> str:
     """The paper prints no figures; what its text says, and whether that is so here."""
     told = paper()["ablation"]
     lines = []

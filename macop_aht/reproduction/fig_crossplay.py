@@ -57,10 +57,10 @@ def write(material: Material, out: Path) -> str:
         )
     found = {key: matrix(folder) for key, folder in runs.items()}
     entries = [
-        [*key, ego, mate, value]
+        [*key, ego, teammate, value]
         for key, (names, returns) in found.items()
         for ego, line in zip(names, returns.tolist(), strict=True)
-        for mate, value in zip(names, line, strict=True)
+        for teammate, value in zip(names, line, strict=True)
     ]
     write_csv(out / "fig-crossplay.csv", ["scenario", "method", "seed", "ego", "teammate", "return"], entries)
     wanted = [(s, method, seed) for s in campaign.scenarios for method in methods for seed in campaign.seeds]

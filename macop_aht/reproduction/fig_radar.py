@@ -31,7 +31,9 @@ def choose(pairs: Mapping[str, Pairings], most: int = AXES) -> list[str]:
 def returns(pairs: Mapping[str, Pairings], groups: Sequence[str]) -> dict[str, list[float]]:
     """Every method's mean return over its seeds with these groups."""
     return {
-        method: [float(np.mean([value for (_, mate), value in own.items() if mate == group])) for group in groups]
+        method: [
+            float(np.mean([value for (_, teammate), value in own.items() if teammate == group])) for group in groups
+        ]
         for method, own in pairs.items()
     }
 

@@ -67,12 +67,12 @@ def write(material: Material, out: Path) -> str:
     paragraphs = ["# Sensitivity of Macop to its hyper-parameters", missing(material, rows), note]
     for (scenario, setting), points in made.items():
         body = [[f"{point.value:g}", str(point.cell), f"{point.cell.mean:.2f}"] for point in points]
-        paragraphs += [f"## {setting} on {scenario}", beside(scenario, setting, points)]
+        paragraphs += [f"## {setting} on {scenario}", compared(scenario, setting, points)]
         paragraphs += [markdown([setting, "scaled", "return"], body)]
     return write_text(out / "fig-sensitivity.md", paragraphs)
 
 
-def beside(scenario: str, setting: str, points: list[Point]) -> str:
+def compared(scenario: str, setting: str, points: list[Point]) -> str:
     """The paper prints no figures; which value it finds best, and which is best here."""
     best = max(points, key=lambda point: point.cell.value)
     theirs = papers_best(scenario, setting)

@@ -39,7 +39,7 @@ class Material:
         ]
         found = {scenario: read_rows(path) for scenario, path in paths if path.exists()}
         if not found:
-            raise ValueError(f"nothing in {self.folder} has been evaluated yet; go on with macop campaign first")
+            raise ValueError(f"nothing in {self.folder} has been evaluated yet; resume it with macop campaign first")
         return found
 
     def runs(self, methods: Iterable[str]) -> dict[tuple[str, str, int], Path]:

@@ -53,7 +53,7 @@ def write(material: Material, out: Path) -> str:
     names = [on_sequence(learner) for learner in campaign.through_sequence]
     runs = material.runs(names)
     if not runs:
-        raise ValueError(f"{material.folder} has no finished run of a learner; go on with macop campaign first")
+        raise ValueError(f"{material.folder} has no finished run of a learner; resume it with macop campaign first")
     figures = {
         scenario: {learner: transfer(runs, scenario, learner) for learner in campaign.learners}
         for scenario in campaign.scenarios

@@ -71,7 +71,7 @@ def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Non
         unfinished.unlink(missing_ok=True)
         why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         raise CheckpointError(
-            f"cannot write {path}: {why}. What was written before still stands. Make room, then go on with --resume"
+            f"cannot write {path}: {why}. Files that were written before are intact. Free disk space, then resume with --resume"
         ) from error
 
 

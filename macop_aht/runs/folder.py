@@ -123,7 +123,7 @@ class RunFolder:
     def require_finished(self) -> None:
         """Raise where the run has not come to its end, or files of its phases are gone."""
         if not self.finished:
-            raise ValueError(f"the run in {self.path} is not finished; go on with --resume first")
+            raise ValueError(f"the run in {self.path} is not finished; resume it with --resume first")
         phases = [] if self.method == SELF_PLAY else [decision.phase for decision in self.decisions()]
         missing = [self.phase_file(name).name for name in phases if not self.has_phase(name)]
         if missing:
@@ -248,7 +248,7 @@ class RunFolder:
 
     def _check_same(self, run: Any, resume: bool) -> None:
         if not resume:
-            raise FileExistsError(f"{self.path} holds a run already; go on with --resume, or choose another folder")
+            raise FileExistsError(f"{self.path} holds a run already; resume it with --resume, or choose another folder")
         differing = differences(self.settings, parse(to_toml(run)))
         if differing:
             raise ValueError(

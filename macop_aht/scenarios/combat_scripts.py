@@ -2,8 +2,8 @@
 
 The observation holds no position of one's own, so a script reckons it: from its place of spawn, one stride
 per move order. It walks a route of enemy posts until an enemy is in sight, fights it, and walks on. Clockwise and
-counter-clockwise routes come to their first post from different sides, and in company they do not stand up to enemies
-of shorter reach: whoever is chased runs around the middle, in the sense of the route, while the other shoots. Scripts that
+counter-clockwise routes come to their first post from different sides, and avoid enemies of shorter reach while an
+ally is in sight: the one that is chased runs around the middle, in the sense of the route, while the other shoots. Scripts that
 go with the ego lead by the left-first route where they themselves play agent 0.
 """
 
@@ -125,7 +125,7 @@ def _chased(facts, row, at):
 
 
 @njit(cache=True)
-def _in_company(facts, row):
+def _sees_ally(facts, row):
     """Whether another ally is in sight."""
     others = 0.0
     for j in range(facts.n_agents - 1):
@@ -166,7 +166,7 @@ def _fight(facts, code, argument, row, row_mask, enemy, memory):
             return _move(-dx, -dy, row_mask)
         return STOP if distance < BAIT_FAR else _move(dx, dy, row_mask)
     sense = facts.sense[argument] if code == ROUTE and facts.outranged[enemy] else 0
-    if sense != 0 and distance < RUN_WITHIN and _in_company(facts, row) and _chased(facts, row, at):
+    if sense != 0 and distance < RUN_WITHIN and _sees_ally(facts, row) and _chased(facts, row, at):
         return _run(facts, sense, row, row_mask, at, memory)
     if row_mask[ATTACK + enemy]:
         return ATTACK + enemy
@@ -279,14 +279,14 @@ def scripts(world: Combat) -> dict[str, Script]:
     named = {}
     for r, name in enumerate(routes):
         way = "from left to right" if r == 0 else "from right to left" if r == 1 else name.rsplit("-", 1)[0]
-        more = f", beginning with group {name.rsplit('-', 1)[1]}, runs around from melee fighters that chase it"
+        more = f", beginning with group {name.rsplit('-', 1)[1]}, runs around, away from melee fighters that chase it,"
         named[name] = script(f"visits the enemies {way}{'' if r < 2 else more} and shoots the nearest", ROUTE, r)
     named["focus-weakest"] = script("goes with the ego and shoots the weakest enemy it can", WEAKEST)
     named["focus-nearest"] = script("goes with the ego and shoots the enemy nearest to itself", NEAREST)
     named["follow-ego"] = script("goes with the ego and shoots the enemy nearest to the ego", FOLLOW)
     named["kite"] = script("visits the enemies from left to right and backs off after every shot", KITE)
     named["bait"] = script(
-        "visits the enemies from left to right, runs from whoever chases it and shoots who does not", BAIT
+        "visits the enemies from left to right, runs from enemies that chase it and shoots the others", BAIT
     )
     named["hold"] = script("stays where it is and shoots what comes within range", HOLD)
     return named

@@ -138,7 +138,9 @@ def prey_scripts(n_agents: int, n_prey: int, acceleration: float, max_speed: flo
     named = {f"prey-{k}": script(f"hunts prey {k}", PREY, k) for k in range(n_prey)}
     named["nearest"] = script("hunts the prey that is nearest to it at the start", NEAREST_PREY)
     named["egos-prey"] = script("hunts the prey that is nearest to the ego now", EGOS_PREY)
-    named["flanker"] = script("gets behind the prey that is nearest to the ego now, as seen from the ego", FLANKER)
+    named["flanker"] = script(
+        "goes to the far side, seen from the ego, of the prey that is nearest to the ego now", FLANKER
+    )
     return named
 
 
@@ -164,5 +166,5 @@ def landmark_scripts(agents: tuple[Point, ...], landmarks: tuple[Point, ...], ac
     named = {f"landmark-{k}": script(f"goes to landmark {k}", LANDMARK, k) for k in range(len(landmarks))}
     named["nearest"] = script("goes to the landmark that is nearest to it at the start", NEAREST)
     named["farthest"] = script("goes to the landmark that is farthest from it at the start", FARTHEST)
-    named["left-free"] = script("goes to the landmark that the others are leaving free", LEFT_FREE)
+    named["left-free"] = script("goes to the landmark that the other agents leave free", LEFT_FREE)
     return named

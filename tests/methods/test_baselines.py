@@ -664,7 +664,7 @@ def test_mistakes_are_told(runs, tmp_path, capsys):
             ["--method", "random-head", "--groups", str(folder / "fcp")],
             "by fcp; --groups takes a finished run of LBF4 by",
         ),
-        (["--method", "clear", "--groups", str(unfinished)], "is not finished; go on with --resume first"),
+        (["--method", "clear", "--groups", str(unfinished)], "is not finished; resume it with --resume first"),
         (["--method", "clear", "--kept-episodes", "9"], "kept_episodes is 9; it must be at least twice a batch, 64"),
         (["--method", "lipo", "--population", "1"], "population is 1; LIPO needs at least 2 groups"),
     ):

@@ -240,7 +240,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(undisturbed, tmp_path, monk
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(checkpoints.CheckpointError, match=r"disk is full.*before still stands.*--resume"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"disk is full.*before are intact.*--resume"):
         self_play(RUN, folder, device="cpu", checkpoint_every=0.0, say=lambda line: None)
     monkeypatch.undo()
     assert not list((folder / "checkpoints").glob("*.unfinished"))
