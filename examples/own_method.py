@@ -13,8 +13,8 @@ from macop_aht.methods.fcp import stages_from_preset
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
-    Outcome,
     Population,
+    Result,
     Teams,
     cross_returns,
     fresh_ego,
@@ -41,7 +41,7 @@ def train(setup, journal):
     """The algorithm box. What the journal holds already is not done again."""
     population = journal.phase("population-00", Population, generate, setup)
     learned = journal.phase("ego-01", Learned, learn, setup, population)
-    return Outcome(learned.ego, population.names, population.teams.net, population.names)
+    return Result(learned.ego, population.names, population.teams.net, population.names)
 
 
 def generate(setup):

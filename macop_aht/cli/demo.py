@@ -80,14 +80,14 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
 
     config = configure("macop+", presets.macop(preset, scenario))
     finished = train(MethodRun(scenario, "macop+", seed, default_threads(), config), folder)
-    setup, ego, groups = finished.setup, finished.outcome.ego, finished.outcome.groups
+    setup, ego, groups = finished.setup, finished.result.ego, finished.result.groups
     steps = config.teammate_steps // config.population
     alone = self_play_training(setup.world, SelfPlayConfig(1, steps, config.teammates), seed, setup.device)
     alone.run()
     ours, theirs = (cross_returns(setup, net, groups, setup.phase_seed(1_001)) for net in (ego, alone.learner.net))
     behaviours = watch_self_play(setup.world, groups, 32, setup.phase_seed(1_000), setup.device)
     print(f"\n{'group':8}{'what it does':16}{'self-play':>10}{'our ego':>10}{'an agent of self-play':>24}")
-    for k, (name, behaviour) in enumerate(zip(finished.outcome.names, behaviours, strict=True)):
+    for k, (name, behaviour) in enumerate(zip(finished.result.names, behaviours, strict=True)):
         head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
         figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
         print(f"{name:8}{behaviour.outcome:16}{figures}")

@@ -13,6 +13,7 @@ import numpy as np
 from macop_aht.deploy.files import bundle_content, bundle_folder, read_manifest
 from macop_aht.deploy.manifest import AGENT, ZERO_SHOT, Manifest
 from macop_aht.deploy.runtime import open_session
+from macop_aht.policies.protocol import Array, Decision
 from macop_aht.util import hint
 
 if TYPE_CHECKING:
@@ -47,15 +48,7 @@ class EgoPolicy:
         vars(self).update(kept)
         self._open()  # a session cannot be copied; it is made again
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         """Return the best available action by the head's values, and the next memory: see `policies.protocol`."""
         hidden, own = self._manifest.hidden, agent % self._manifest.controllable
         feed = {

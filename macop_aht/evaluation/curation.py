@@ -19,7 +19,7 @@ from macop_aht import zoo
 from macop_aht.episodes.matches import play
 from macop_aht.onnx_format import write
 from macop_aht.policies.onnx import OnnxPolicy
-from macop_aht.policies.protocol import Decision
+from macop_aht.policies.protocol import Array, Decision
 from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -203,15 +203,7 @@ class _Witness:
         self.name, self.memory_size = "candidate", one.memory_size + two.memory_size
         self._one, self._two, self.same, self.decisions = one, two, 0, 0
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         width = self._one.memory_size
         action, first = self._one.act(obs, mask, agent, last_action, memory[:, :width], draws)
         other, second = self._two.act(obs, mask, agent, last_action, memory[:, width:], draws)

@@ -12,7 +12,7 @@ from macop_aht.learner.update import Term
 from macop_aht.methods import continual, terms
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup, ego_mixer
+from macop_aht.methods.phases import EgoConfig, Result, Setup, ego_mixer
 from macop_aht.methods.rehearsal import Kept, replay_of, share_out
 from macop_aht.runs.journal import Journal
 
@@ -41,7 +41,7 @@ class ClearConfig:
             )
 
 
-def train(setup: Setup[ClearConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[ClearConfig], journal: Journal) -> Result:
     """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 

@@ -14,7 +14,7 @@ from macop_aht.learner.training import Training
 from macop_aht.methods import phases
 from macop_aht.methods.borrowed import Groups, borrow, lessons_of
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Learned, Losses, Outcome, Setup, cross_returns, fresh_ego, whole
+from macop_aht.methods.phases import EgoConfig, Learned, Losses, Result, Setup, cross_returns, fresh_ego, whole
 from macop_aht.runs.journal import Journal
 from macop_aht.runs.records import Decision
 
@@ -43,13 +43,13 @@ class Lesson(NamedTuple):
 Teach = Callable[[Setup[Any], Lesson], dict[str, Any]]  # trains the network; returns the memory for the groups to come
 
 
-def train(setup: Setup[Sequential], journal: Journal, teach: Teach) -> Outcome:
+def train(setup: Setup[Sequential], journal: Journal, teach: Teach) -> Result:
     """Learn with all groups of another run, in the order in which its ego has met them; return the ego and the groups."""
     groups = journal.phase("groups", Groups, borrow, setup)
     learned = Learned(fresh_ego(setup, 1, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):
         learned = journal.phase(f"ego-{k:03d}", Learned, _learn, setup, k, name, learned, groups, teach)
-    return Outcome(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
+    return Result(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
 
 
 def _learn(setup: Setup[Sequential], k: int, name: str, before: Learned, groups: Groups, teach: Teach) -> Learned:

@@ -26,7 +26,7 @@ from macop_aht.learner.update import Learner, Term, q_values
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup, numbered, tensors
+from macop_aht.methods.phases import EgoConfig, Result, Setup, numbered, tensors
 from macop_aht.runs.journal import Journal
 
 
@@ -53,7 +53,7 @@ class EwcConfig:
         at_least(self, 0, "mu")
 
 
-def train(setup: Setup[EwcConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[EwcConfig], journal: Journal) -> Result:
     """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 

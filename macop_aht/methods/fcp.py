@@ -16,8 +16,8 @@ from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
-    Outcome,
     Population,
+    Result,
     Setup,
     TeammatesConfig,
     Teams,
@@ -55,7 +55,7 @@ class FcpConfig:
         at_least(self, 1, "test_episodes")
 
 
-def train(setup: Setup[FcpConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[FcpConfig], journal: Journal) -> Result:
     """Groups, each on its own; then the ego with all of them."""
     return two_stages(setup, journal, independent_teams)
 
@@ -72,11 +72,11 @@ def independent_teams(setup: Setup[FcpConfig]) -> Teams:
 # --- The two stages
 
 
-def two_stages(setup: Setup[TwoStages], journal: Journal, generate: Callable[[Setup[Any]], Teams]) -> Outcome:
+def two_stages(setup: Setup[TwoStages], journal: Journal, generate: Callable[[Setup[Any]], Teams]) -> Result:
     """A population as `generate` makes it, and an ego that learns with all of it."""
     population = journal.phase("population-00", Population, _population, setup, generate)
     learned = journal.phase("ego-01", Learned, _ego, setup, population)
-    return Outcome(learned.ego, population.names, population.teams.net, population.names)
+    return Result(learned.ego, population.names, population.teams.net, population.names)
 
 
 def _population(setup: Setup[TwoStages], generate: Callable[[Setup[Any]], Teams]) -> Population:

@@ -9,7 +9,7 @@ from macop_aht.config import at_least, setting
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup
+from macop_aht.methods.phases import EgoConfig, Result, Setup
 from macop_aht.runs.journal import Journal
 
 
@@ -28,7 +28,7 @@ class FinetuneConfig:
         at_least(self, 1, "test_episodes")
 
 
-def train(setup: Setup[FinetuneConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[FinetuneConfig], journal: Journal) -> Result:
     """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 

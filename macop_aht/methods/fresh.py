@@ -11,11 +11,11 @@ from macop_aht.learner.networks import set_weights, weights
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.finetune import FinetuneConfig
-from macop_aht.methods.phases import Outcome, Setup, fresh_ego, whole
+from macop_aht.methods.phases import Result, Setup, fresh_ego, whole
 from macop_aht.runs.journal import Journal
 
 
-def train(setup: Setup[FinetuneConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[FinetuneConfig], journal: Journal) -> Result:
     """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 

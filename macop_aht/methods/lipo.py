@@ -20,7 +20,7 @@ from macop_aht.learner.update import Term
 from macop_aht.methods import terms
 from macop_aht.methods.fcp import stages_from_preset, two_stages
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, shares, train_teams
+from macop_aht.methods.phases import EgoConfig, Result, Setup, TeammatesConfig, Teams, shares, train_teams
 from macop_aht.runs.journal import Journal
 
 
@@ -44,7 +44,7 @@ class LipoConfig:
             )
 
 
-def train(setup: Setup[LipoConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[LipoConfig], journal: Journal) -> Result:
     """Train groups that are incompatible with each other; then the ego with all of them. Return the ego and the groups."""
     return two_stages(setup, journal, incompatible_teams)
 

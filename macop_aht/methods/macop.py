@@ -25,8 +25,8 @@ from macop_aht.methods import distillation, terms
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
-    Outcome,
     Population,
+    Result,
     Setup,
     Teams,
     cross_returns,
@@ -257,7 +257,7 @@ def meta_test(setup: Setup[MacopConfig], ego: Ego, group: Stack, seed: int, epis
 # --- Algorithm 1
 
 
-def train(setup: Setup[MacopConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[MacopConfig], journal: Journal) -> Result:
     """From nothing to an ego and the groups that were generated on the way. What the journal holds already is not done again."""
     config = setup.config
     learned = Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
@@ -276,7 +276,7 @@ def train(setup: Setup[MacopConfig], journal: Journal) -> Outcome:
         for k in range(config.population):
             name = f"ego-{iteration:02d}-{k:02d}"
             learned = journal.phase(name, Learned, _continual_learning, setup, iteration, k, learned, population)
-    return Outcome(learned.ego, list(met), Stack.gather(list(met.values())), joined)
+    return Result(learned.ego, list(met), Stack.gather(list(met.values())), joined)
 
 
 def _begin(setup: Setup[MacopConfig]) -> Population:

@@ -15,7 +15,7 @@ from macop_aht.learner.networks import Ego
 from macop_aht.methods import macop
 from macop_aht.methods.borrowed import Groups, borrow, lessons_of
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns, fresh_ego
+from macop_aht.methods.phases import Learned, Result, Setup, cross_returns, fresh_ego
 from macop_aht.runs.journal import Journal
 
 
@@ -31,13 +31,13 @@ class MultiHeadConfig:
         at_least(self, 1, "test_episodes")
 
 
-def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Result:
     """Learn with one group after the other; return the ego and the groups."""
     groups = journal.phase("groups", Groups, borrow, setup)
     learned = Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):
         learned = journal.phase(f"ego-{k:03d}", Learned, _learn, setup, k, name, learned, groups)
-    return Outcome(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
+    return Result(learned.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)))
 
 
 def _learn(setup: Setup[MultiHeadConfig], k: int, name: str, before: Learned, groups: Groups) -> Learned:

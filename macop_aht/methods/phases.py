@@ -282,7 +282,7 @@ class Learned:
 
 
 @dataclass
-class Outcome:
+class Result:
     """What a run ends with."""
 
     ego: Ego

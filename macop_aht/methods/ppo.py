@@ -15,7 +15,7 @@ from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Ego, encode, member_weights
 from macop_aht.methods.borrowed import Groups, borrow
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Learned, Outcome, Setup, cross_returns, fresh_ego
+from macop_aht.methods.phases import EgoConfig, Learned, Result, Setup, cross_returns, fresh_ego
 from macop_aht.onnx_format import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Policy
@@ -58,11 +58,11 @@ class PpoConfig:
         at_least(self, 1, "test_episodes", "steps")
 
 
-def train(setup: Setup[PpoConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[PpoConfig], journal: Journal) -> Result:
     """The groups of another run; then the ego with all of them."""
     groups = journal.phase("groups", Groups, borrow, setup)
     learned = journal.phase("ego-001", Learned, _learn, setup, groups)
-    return Outcome(learned.ego, groups.names, groups.net, groups.names)
+    return Result(learned.ego, groups.names, groups.net, groups.names)
 
 
 def _learn(setup: Setup[PpoConfig], groups: Groups) -> Learned:

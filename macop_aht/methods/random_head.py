@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from macop_aht.config import at_least, setting
 from macop_aht.methods.borrowed import Groups, borrow
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import Learned, Outcome, Setup, cross_returns
+from macop_aht.methods.phases import Learned, Result, Setup, cross_returns
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.journal import Journal
 from macop_aht.runs.records import Decision
@@ -24,11 +24,11 @@ class RandomHeadConfig:
         at_least(self, 1, "test_episodes")
 
 
-def train(setup: Setup[RandomHeadConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[RandomHeadConfig], journal: Journal) -> Result:
     """Macop's ego as it is."""
     groups = journal.phase("groups", Groups, borrow, setup)
     taken = journal.phase("ego-001", Learned, take, setup, groups)
-    return Outcome(taken.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)), head="random")
+    return Result(taken.ego, groups.names, groups.net, list(dict.fromkeys(groups.order)), head="random")
 
 
 def take(setup: Setup[RandomHeadConfig], groups: Groups) -> Learned:

@@ -27,7 +27,7 @@ from macop_aht.methods import (
     trajedi,
 )
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import Outcome, Setup
+from macop_aht.methods.phases import Result, Setup
 from macop_aht.runs.folder import SELF_PLAY, SEQUENCE, RunFolder
 from macop_aht.runs.journal import Journal
 from macop_aht.runs.records import check_format
@@ -44,7 +44,7 @@ class Method:
       `test_episodes: int`, the greedy episodes behind every measured return.
     - `from_preset`: called as `from_preset(preset, paper)`, with Macop's settings by the chosen preset and by the paper.
       Returns a `config` that trains as long as these say.
-    - `train`: the algorithm box. Called as `train(setup, journal)`, returns an `Outcome`. Every phase goes through
+    - `train`: the algorithm box. Called as `train(setup, journal)`, returns an `Result`. Every phase goes through
       `journal.phase`, so that a killed run resumes there.
     - `steps`: called as `steps(config)`, returns the most environment steps that a run takes, for the progress bar.
     - `groups_from`: the methods whose groups it learns with; empty where it generates its own (default). Where it is not
@@ -58,7 +58,7 @@ class Method:
     about: str
     config: type
     from_preset: Callable[[MacopConfig, MacopConfig], Any]
-    train: Callable[[Setup[Any], Journal], Outcome]
+    train: Callable[[Setup[Any], Journal], Result]
     steps: Callable[[Any], int]
     groups_from: tuple[str, ...] = ()
     campaign_groups: str = ""

@@ -9,7 +9,7 @@ from macop_aht.config import at_least, setting
 from macop_aht.methods import continual, terms
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup, snapshots_of, with_snapshot
+from macop_aht.methods.phases import EgoConfig, Result, Setup, snapshots_of, with_snapshot
 from macop_aht.runs.journal import Journal
 
 
@@ -36,7 +36,7 @@ class SingleHeadConfig:
         at_least(self, 0, "alpha_reg")
 
 
-def train(setup: Setup[SingleHeadConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[SingleHeadConfig], journal: Journal) -> Result:
     """Learn with one group after the other; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 

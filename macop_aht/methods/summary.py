@@ -10,7 +10,7 @@ import numpy as np
 
 from macop_aht import plots
 from macop_aht.methods.behaviour import Behaviour, watch_self_play
-from macop_aht.methods.phases import Outcome, Setup, cross_returns
+from macop_aht.methods.phases import Result, Setup, cross_returns
 from macop_aht.methods.registry import MACOPS, MethodRun, preset_of
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.records import Decision, Summary, iterations
@@ -25,7 +25,7 @@ class Finished:
     run: MethodRun
     folder: RunFolder
     setup: Setup[Any]
-    outcome: Outcome  # the ego and the groups
+    result: Result  # the ego and the groups
     decisions: list[Decision]
     summary: Summary | None = None
     text: str = ""  # the summary as a table
@@ -46,14 +46,14 @@ def finish(finished: Finished, say: Callable[[str], None] = print) -> Finished:
 
     Returns the run with its summary.
     """
-    setup, outcome, folder = finished.setup, finished.outcome, finished.folder
-    behaviours = watch_self_play(setup.world, outcome.groups, EPISODES, setup.phase_seed(1_000), setup.device)
-    chosen = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_001)).argmax(axis=0)
+    setup, result, folder = finished.setup, finished.result, finished.folder
+    behaviours = watch_self_play(setup.world, result.groups, EPISODES, setup.phase_seed(1_000), setup.device)
+    chosen = cross_returns(setup, result.ego, result.groups, setup.phase_seed(1_001)).argmax(axis=0)
     # measured in other episodes than those that the heads are chosen by
-    matrix = cross_returns(setup, outcome.ego, outcome.groups, setup.phase_seed(1_002))
+    matrix = cross_returns(setup, result.ego, result.groups, setup.phase_seed(1_002))
     summary = summarise(finished, behaviours, matrix, chosen)
     text = table(finished, summary, matrix, chosen)
-    folder.write_report(text, matrix, outcome.names)
+    folder.write_report(text, matrix, result.names)
     try:
         draw(finished, behaviours, matrix)
     except ImportError as error:
@@ -62,14 +62,14 @@ def finish(finished: Finished, say: Callable[[str], None] = print) -> Finished:
     return replace(finished, summary=summary, text=text)
 
 
-def ego_returns(outcome: Outcome, matrix: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def ego_returns(result: Result, matrix: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """Return what the ego gets with every group, by its chosen heads or by a random one: (K,P) (P,) -> (P,)."""
-    return matrix.mean(axis=0) if outcome.head == "random" else matrix[chosen, np.arange(len(chosen))]
+    return matrix.mean(axis=0) if result.head == "random" else matrix[chosen, np.arange(len(chosen))]
 
 
 def summarise(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.ndarray, chosen: np.ndarray) -> Summary:
     """Return everything that tables over several runs are made of."""
-    run, outcome = finished.run, finished.outcome
+    run, result = finished.run, finished.result
     compatible = [one.compatibility for one in finished.decisions if one.compatibility is not None]
     return Summary(
         scenario=run.scenario,
@@ -78,12 +78,12 @@ def summarise(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.nd
         preset=preset_of(run),
         commits=finished.commits,
         iterations=len(compatible) + 1,
-        groups=outcome.names,
-        heads=outcome.ego.n_heads,
+        groups=result.names,
+        heads=result.ego.n_heads,
         compatibility=compatible,
         self_play=[float(np.mean(behaviour.returns)) for behaviour in behaviours],
-        joined=outcome.joined,
-        ego=ego_returns(outcome, matrix, chosen).tolist(),
+        joined=result.joined,
+        ego=ego_returns(result, matrix, chosen).tolist(),
         best_head=matrix[chosen, np.arange(len(chosen))].tolist(),
         outcomes=[behaviour.outcome for behaviour in behaviours],
         minutes=round(finished.minutes, 1),
@@ -92,21 +92,21 @@ def summarise(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.nd
 
 def table(finished: Finished, summary: Summary, matrix: np.ndarray, chosen: np.ndarray) -> str:
     """Return the run in words, and every group in a line."""
-    run, outcome, heads = finished.run, finished.outcome, len(matrix)
+    run, result, heads = finished.run, finished.result, len(matrix)
     outcomes = sorted({one for one in summary.outcomes if one})
     lines = [
         f"# {run.method} on {run.scenario}, seed {run.seed}",
         "",
-        f"{len(outcome.names)} groups, {heads} head{'s' if heads > 1 else ''}, {finished.minutes:.1f} minutes. "
-        f"{outcome.head.capitalize()}-head return {np.mean(summary.ego):.2f} on average over all groups. "
+        f"{len(result.names)} groups, {heads} head{'s' if heads > 1 else ''}, {finished.minutes:.1f} minutes. "
+        f"{result.head.capitalize()}-head return {np.mean(summary.ego):.2f} on average over all groups. "
         f"Different outcomes: {len(outcomes)} ({', '.join(outcomes) or 'none'}).",
         "",
-        f"| group | met | self-play | {outcome.head} head | its return | outcome |",
+        f"| group | met | self-play | {result.head} head | its return | outcome |",
         "|---|---|---|---|---|---|",
     ]
-    for k, name in enumerate(outcome.names):
-        head = chosen[k] if outcome.head == "best" else "any"
-        met = "yes" if name in outcome.joined else "no"
+    for k, name in enumerate(result.names):
+        head = chosen[k] if result.head == "best" else "any"
+        met = "yes" if name in result.joined else "no"
         figures = f"{summary.self_play[k]:.2f} | {head} | {summary.ego[k]:.2f}"
         lines.append(f"| {name} | {met} | {figures} | {summary.outcomes[k] or '-'} |")
     return "\n".join(lines) + "\n"
@@ -114,7 +114,7 @@ def table(finished: Finished, summary: Summary, matrix: np.ndarray, chosen: np.n
 
 def draw(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.ndarray) -> None:
     """Draw the cross-play matrix, how the groups move, and the process of methods that generate until all are compatible."""
-    run, names, folder = finished.run, finished.outcome.names, finished.folder
+    run, names, folder = finished.run, finished.result.names, finished.folder
     if run.method in MACOPS:
         plots.process(iterations(finished.decisions), run.config.stop_threshold, folder.figure("process"))
     heads = [f"head {k}" for k in range(len(matrix))]

@@ -63,8 +63,8 @@ def train(
         journal = Journal(folder, say, show)
         began, code = time.perf_counter(), commit()
         try:
-            outcome = find(run.method).train(setup._replace(watch=journal.watch), journal)
+            result = find(run.method).train(setup._replace(watch=journal.watch), journal)
         finally:
             journal.close()
             own.add_part(Part(round((time.perf_counter() - began) / 60, 2), code))
-        return summary.finish(Finished(run, own, setup, outcome, journal.decisions), say)
+        return summary.finish(Finished(run, own, setup, result, journal.decisions), say)

@@ -9,7 +9,7 @@ from macop_aht.learner.selfplay import self_play_source
 from macop_aht.methods import terms
 from macop_aht.methods.fcp import stages_from_preset, two_stages
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Outcome, Setup, TeammatesConfig, Teams, train_teams
+from macop_aht.methods.phases import EgoConfig, Result, Setup, TeammatesConfig, Teams, train_teams
 from macop_aht.runs.journal import Journal
 
 
@@ -30,7 +30,7 @@ class TrajediConfig:
         at_least(self, 0, "alpha_div")
 
 
-def train(setup: Setup[TrajediConfig], journal: Journal) -> Outcome:
+def train(setup: Setup[TrajediConfig], journal: Journal) -> Result:
     """Train groups that act differently; then the ego with all of them. Return the ego and the groups."""
     return two_stages(setup, journal, diverse_teams)
 

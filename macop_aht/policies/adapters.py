@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.policies.protocol import Decision, Policy, checked_actions
+from macop_aht.policies.protocol import Array, Decision, Policy, checked_actions
 
 CALL = "act(obs, mask, agent, last_action, memory, draws)"
 
@@ -23,15 +23,7 @@ class FromCallable:
         self.function = function
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         action = self.function(obs.copy(), mask.copy())
         return checked_actions(action, len(obs), mask.shape[1], self.name), memory
 
@@ -51,15 +43,7 @@ class FromObject:
         if self.memory_size < 0:
             raise ValueError(f"teammate {self.name!r} has memory_size {self.memory_size}; it is 0 or more columns")
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         given = (array.copy() for array in (obs, mask, agent, last_action, memory, draws[:, : self.draws]))
         try:
             action, next_memory = self.policy.act(*given)
@@ -87,15 +71,7 @@ class FromPredictor:
     def __init__(self, model: Any) -> None:
         self.model, self.name = model, type(model).__name__
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         action, *state = self.model.predict(obs.copy(), deterministic=True)
         if any(part is not None for part in state):
             raise ValueError(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.policies.protocol import Decision
+from macop_aht.policies.protocol import Array, Decision
 from macop_aht.scenarios.spec import World
 
 INPUTS = {"obs": "tensor(float)", "last_action": "tensor(int64)", "agent": "tensor(int64)", "memory": "tensor(float)"}
@@ -81,15 +81,7 @@ class OnnxPolicy:
             raise ValueError(f"{path} has a fixed number of rows; export it with a dynamic first axis. {CONTRACT}")
         self.memory_size = hidden
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         feed = {"obs": obs, "last_action": last_action, "agent": agent, "memory": np.ascontiguousarray(memory)}
         q, next_memory = self._session.run(OUTPUTS, feed)
         if np.isnan(q).any():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from macop_aht.policies.adapters import as_policy
-from macop_aht.policies.protocol import Decision, Policy
+from macop_aht.policies.protocol import Array, Decision, Policy
 from macop_aht.policies.scripted import random_actions
 from macop_aht.scenarios.spec import World
 
@@ -63,15 +63,7 @@ class Noisy:
         self.name = f"{policy.name}+noisy={self.epsilon:g}"
         self.memory_size, self.draws = self._inner.end, 2 + policy.draws
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         memory = memory.copy()
         action = self._inner.act(obs, mask, agent, memory, draws[:, 2:])
         noise = np.zeros(len(obs), dtype=np.int64)
@@ -88,15 +80,7 @@ class Sticky:
         self.name = f"{policy.name}+sticky={self.p:g}"
         self.memory_size, self.draws = self._inner.end, 1 + policy.draws
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         memory = memory.copy()
         action = self._inner.act(obs, mask, agent, memory, draws[:, 1:])
         repeat = (last_action >= 0) & (draws[:, 0] < self.p)
@@ -117,15 +101,7 @@ class Delayed:
         self._inner = _Inner(policy, self._held)
         self.memory_size, self.draws = self._inner.end, policy.draws
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         memory = memory.copy()
         now = np.concatenate([obs, mask], axis=1).astype(np.float32)
         held = memory[:, 1 : self._held]
@@ -150,15 +126,7 @@ class Idle:
         self.name = f"{policy.name}+idle={self.steps}"
         self.memory_size, self.draws = self._inner.end, policy.draws
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         memory = memory.copy()
         action = _idle_action(mask)
         up = np.flatnonzero(memory[:, 0] >= self.steps)
@@ -181,15 +149,7 @@ class Switching:
         self._then = _Inner(after, self._first.end)
         self.memory_size, self.draws = self._then.end, max(before.draws, after.draws)
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         memory = memory.copy()
         action = np.zeros(len(obs), dtype=np.int64)
         late = memory[:, 0] >= self.steps

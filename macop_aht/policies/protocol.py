@@ -6,7 +6,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-Decision = tuple[np.ndarray, np.ndarray]  # the actions (R,), and the memory for the next step (R,H)
+Array = np.ndarray
+Decision = tuple[Array, Array]  # the actions (R,), and the memory for the next step (R,H)
 
 
 @runtime_checkable
@@ -22,15 +23,7 @@ class Policy(Protocol):
     memory_size: int  # columns of the memory, 0 where it needs none
     draws: int  # random draws per row and step
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         """Choose an action for every row, and return the actions and the next memory.
 
         obs (R,D) float32, mask (R,A) int8, agent (R,) int64, last_action (R,) int64 (-1 at first), memory (R,H) float32,

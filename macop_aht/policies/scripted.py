@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from macop_aht.policies.protocol import Decision
+from macop_aht.policies.protocol import Array, Decision
 from macop_aht.scenarios.spec import Script, World
 
 
@@ -16,15 +16,7 @@ class Scripted:
         self.name, self.script = f"scripted:{name}", script
         self.memory_size, self.draws = script.memory, script.draws
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         script = self.script
         memory, action = memory.copy(), np.empty(len(obs), dtype=np.int64)
         script.act(script.params, script.code, script.argument, obs, mask, agent, memory, draws, action)
@@ -54,15 +46,7 @@ class Random:
     memory_size = 0
     draws = 1
 
-    def act(
-        self,
-        obs: np.ndarray,
-        mask: np.ndarray,
-        agent: np.ndarray,
-        last_action: np.ndarray,
-        memory: np.ndarray,
-        draws: np.ndarray,
-    ) -> Decision:
+    def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         action = np.zeros(len(obs), dtype=np.int64)
         random_actions(mask, draws, action)
         return action, memory

@@ -465,9 +465,9 @@ def test_runs_tell_what_they_have_come_to(runs):
         assert figures == run.summary
         assert figures.method == method
         assert len(figures.groups) == len(figures.self_play) == len(figures.ego) == len(figures.outcomes)
-        assert figures.heads == (run.outcome.ego.n_heads if method in ("macop", "random-head", "multi-head") else 1)
+        assert figures.heads == (run.result.ego.n_heads if method in ("macop", "random-head", "multi-head") else 1)
     matrix = np.loadtxt(folder / "random-head" / "crossplay.csv", delimiter=",", skiprows=1)[:, 1:]
-    assert len(matrix) == finished["macop"].outcome.ego.n_heads > 1
+    assert len(matrix) == finished["macop"].result.ego.n_heads > 1
     np.testing.assert_allclose(RunFolder(folder / "random-head").summary().ego, matrix.mean(axis=0))
 
 
@@ -479,11 +479,11 @@ def test_groups_and_their_order_are_macops(runs):
     for method in ("finetune", "single-head"):
         own = [decision.group for decision in finished[method].decisions if decision.group]
         assert own == expected == RunFolder(folder / "macop").order
-        assert finished[method].outcome.names == macop.outcome.names
-        for name, value in weights(finished[method].outcome.groups).items():
-            np.testing.assert_array_equal(value, weights(macop.outcome.groups)[name])
-    for name, value in weights(finished["random-head"].outcome.ego).items():
-        np.testing.assert_array_equal(value, weights(macop.outcome.ego)[name])
+        assert finished[method].result.names == macop.result.names
+        for name, value in weights(finished[method].result.groups).items():
+            np.testing.assert_array_equal(value, weights(macop.result.groups)[name])
+    for name, value in weights(finished["random-head"].result.ego).items():
+        np.testing.assert_array_equal(value, weights(macop.result.ego)[name])
     for method in ("ewc", "clear"):
         own = [decision.group for decision in finished[method].decisions if decision.group]
         assert own == ["0/0", "0/1", "0/2"]
@@ -500,10 +500,10 @@ def test_macops_ego_goes_through_a_sequence(runs):
     assert [decision.group for decision in decisions] == order
     assert [decision.heads for decision in decisions] == [1, 2, 3]  # by a threshold that lets all in
     assert returns_over_time(finished["multi-head"].decisions).shape == (3, 3)
-    named = finished["multi-head"].outcome.groups
+    named = finished["multi-head"].result.groups
     for k, name in enumerate(order):
         method, _, group = name.split("/", 2)
-        theirs = finished[method].outcome
+        theirs = finished[method].result
         for part, value in weights(named).items():
             np.testing.assert_array_equal(value[k], weights(theirs.groups)[part][theirs.names.index(group)])
     with pytest.raises(ValueError, match="has learnt with a sequence, and has met groups of all runs"):

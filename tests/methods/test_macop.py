@@ -453,10 +453,10 @@ def test_a_run_keeps_every_population_every_ego_and_every_decision(finished):
     chosen = decisions[3]
     assert chosen.groups == [chosen.candidates[k] for k in select(chosen.self_play, chosen.cross_play)]
     arrays, note = RunFolder(folder).read_phase("ego-03-01")
-    assert note.heads == len(arrays.get("snapshots", {})) == result.outcome.ego.n_heads
-    for name, value in weights(result.outcome.ego).items():
+    assert note.heads == len(arrays.get("snapshots", {})) == result.result.ego.n_heads
+    for name, value in weights(result.result.ego).items():
         np.testing.assert_array_equal(arrays["ego"][name], value)
-    assert result.outcome.groups.population == len(result.outcome.names) == len(set(result.outcome.names))
+    assert result.result.groups.population == len(result.result.names) == len(set(result.result.names))
 
 
 def test_it_stops_before_the_ego_learns_once_all_are_compatible(tmp_path):
@@ -467,8 +467,8 @@ def test_it_stops_before_the_ego_learns_once_all_are_compatible(tmp_path):
         assert result.decisions[-1].phase == last
         assert f"ego-0{least}-00.npz" not in files(folder)
         assert f"ego-0{least - 1}-01.npz" in files(folder)
-        new = [name for name in result.outcome.names if name.startswith(f"{least}/")]
-        assert not set(new) & set(result.outcome.joined)
+        new = [name for name in result.result.names if name.startswith(f"{least}/")]
+        assert not set(new) & set(result.result.joined)
 
 
 @pytest.mark.parametrize("method", ["macop", "macop+"])
@@ -482,14 +482,14 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
     assert arrays["mixer"]["weight1.weight"].shape[0] == len(note.names) == 2
     begun = Population.load(result.setup, *result.folder.read_phase("population-00")).teams
     still = result.setup._replace(config=replace(steps, teammate_steps=1, anew=0.0))  # no time to learn anything
-    offspring = macop.mutate(still, 2, result.outcome.ego, begun)
+    offspring = macop.mutate(still, 2, result.result.ego, begun)
     for name, value in weights(begun.mixer).items():
         np.testing.assert_array_equal(weights(offspring.mixer)[name], value)
-    other = macop.mutate(still._replace(config=replace(still.config, anew=0.5)), 2, result.outcome.ego, begun)
+    other = macop.mutate(still._replace(config=replace(still.config, anew=0.5)), 2, result.result.ego, begun)
     for name, value in weights(begun.net).items():
         same = [np.array_equal(one, two) for one, two in zip(weights(other.net)[name], value, strict=True)]
         assert same == [False, True]  # the first has begun anew
-    source = macop._against_ego(result.setup, result.outcome.ego, begun.net, seed=0)
+    source = macop._against_ego(result.setup, result.result.ego, begun.net, seed=0)
     assert source.collector.replay.seats.tolist() == [2]  # the teammate's place, where the group explores
     assert list(source.explorers) == [2]
 
@@ -577,7 +577,7 @@ def test_a_damaged_phase_is_done_again(finished, tmp_path):
     result = train(run, folder, resume=True, device="cpu", say=said.append)
     assert any("ego-03-01.npz is damaged" in line for line in said)
     original = checkpoints.read(files(reference)["ego-03-01.npz"])[0]["ego"]
-    for name, value in weights(result.outcome.ego).items():
+    for name, value in weights(result.result.ego).items():
         np.testing.assert_array_equal(value, original[name])
 
 
@@ -587,7 +587,7 @@ def test_what_distillation_remembers_survives_an_interruption(tmp_path):
     always = replace(config, lessons="all", expansion_rule="reach")
     run = MethodRun("LBF4", "macop+", seed=1, config=always)
     whole = train(run, tmp_path / "whole", device="cpu", say=lambda line: None)
-    assert whole.outcome.ego.n_heads > 1
+    assert whole.result.ego.n_heads > 1
     names = [f"{decision.phase}.npz" for decision in whole.decisions]
     for k in range(1, len(names), 2):
         folder = tmp_path / str(k)
@@ -596,8 +596,8 @@ def test_what_distillation_remembers_survives_an_interruption(tmp_path):
             files(folder)[name].unlink()
         again = train(run, folder, resume=True, device="cpu", say=lambda line: None)
         assert again.decisions == whole.decisions
-        for name, value in weights(again.outcome.ego).items():
-            np.testing.assert_array_equal(value, weights(whole.outcome.ego)[name])
+        for name, value in weights(again.result.ego).items():
+            np.testing.assert_array_equal(value, weights(whole.result.ego)[name])
 
 
 # --- Presets
