@@ -95,7 +95,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
     name = arguments.name
     material = Material.load(Path(arguments.campaign)) if arguments.campaign else None
     if material is None and name not in WITHOUT_CAMPAIGN:
-        raise ValueError(f"{name} is made from a campaign: name its folder with --campaign FOLDER")
+        raise ValueError(f"{name} needs a campaign; name its folder with --campaign FOLDER")
     out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
     with folder_lock(out, "reproduce"):
         out.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
 
 
 def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
-    """Write an episode of a scripted pair as an animated GIF; return the number of pictures."""
+    """Write an episode of a scripted pair as an animated GIF; return the number of frames."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -86,13 +86,13 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
     alone.run()
     ours, theirs = (cross_returns(setup, net, groups, setup.phase_seed(1_001)) for net in (ego, alone.learner.net))
     behaviours = watch_self_play(setup.world, groups, 32, setup.phase_seed(1_000), setup.device)
-    print(f"\n{'group':8}{'what it does':16}{'self-play':>10}{'our ego':>10}{'an agent of self-play':>24}")
+    print(f"\n{'group':8}{'outcome':16}{'self-play':>10}{'our ego':>10}{'self-play agent':>24}")
     for k, (name, behaviour) in enumerate(zip(finished.result.names, behaviours, strict=True)):
         head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
         figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
         print(f"{name:8}{behaviour.outcome:16}{figures}")
     print(
-        f"\nmean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} test episodes with each group"
+        f"\nmean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} other episodes with each group"
     )
 
 
@@ -103,4 +103,4 @@ def main(gif: str | Path, episodes: int = 256) -> None:
         print(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
     print(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
     count = film("SMAC1", PAIRS["SMAC1"], gif)
-    print(f"wrote {gif}: {count} pictures of {SCENARIOS['SMAC1'].name} with a scripted pair")
+    print(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")

@@ -56,7 +56,7 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     written = crossplay.write(returns, names, title, arguments.out)
     print(f"wrote {', '.join(map(str, written))}")
     if len(written) == 1:
-        print("there is no picture without matplotlib: pip install 'macop-aht[report]'")
+        print("no plot was written, which needs matplotlib: pip install 'macop-aht[report]'")
 
 
 def _pool(arguments: argparse.Namespace) -> None:

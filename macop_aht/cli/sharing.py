@@ -40,7 +40,7 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     what = Addition(arguments.split, arguments.most, arguments.least, arguments.replace)
     cards = add(Path(arguments.run_folder), target, what)
     if not cards:
-        print("nothing has changed: the run has no group that is new and good enough")
+        print("nothing was added: the run has no group that is new and reaches --least")
     for card in cards:
         print(
             f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.outcomes) or 'no outcome'} ({card.precision})"

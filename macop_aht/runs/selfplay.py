@@ -76,7 +76,7 @@ def _restore(training: Training, folder: RunFolder, say: Callable[[str], None]) 
     for complaint in complaints:
         say(complaint)
     training.load_state(arrays, note)
-    say(f"going on at step {training.progress.steps} of {training.steps}")
+    say(f"resuming at step {training.progress.steps} of {training.steps}")
     return note["metrics"]
 
 

@@ -83,4 +83,4 @@ def test_the_figure_from_the_zoo(tmp_path, capsys, monkeypatch):
     assert len((tmp_path / "fig-space.csv").read_text().splitlines()) == 1 + 10 * 4
     assert len((tmp_path / "fig-space-loss.csv").read_text().splitlines()) == 1 + 40
     assert main(["reproduce", "table1"]) == 2
-    assert "table1 is made from a campaign: name its folder with --campaign FOLDER" in capsys.readouterr().err
+    assert "table1 needs a campaign; name its folder with --campaign FOLDER" in capsys.readouterr().err

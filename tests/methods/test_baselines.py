@@ -616,7 +616,7 @@ def test_bundles_and_the_zoo_take_baselines(runs, tmp_path, capsys):
     assert main(["zoo", "add", str(folder / "lipo"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0
     assert [*(tmp_path / "zoo" / "LBF4").glob("lipo-0-*.onnx")]
     assert main(["zoo", "add", str(folder / "finetune"), "--split", "train", "--zoo", str(tmp_path / "zoo")]) == 0
-    assert "nothing has changed" in capsys.readouterr().out
+    assert "nothing was added" in capsys.readouterr().out
 
 
 # --- Settings and mistakes

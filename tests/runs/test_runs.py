@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path
     newest.write_bytes(content)
     self_play(RUN, folder, resume=True, device="cpu", say=said.append)
     assert any(f"{newest.name} is damaged" in line and "going back" in line for line in said)
-    assert any(f"going on at step {int(older.stem.split('-')[1])}" in line for line in said)
+    assert any(f"resuming at step {int(older.stem.split('-')[1])}" in line for line in said)
     assert_same_run(folder, undisturbed)
 
 
