@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from macop_aht.runs.folder import RunFolder
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -34,11 +36,17 @@ def test_a_pettingzoo_loop():
 
 
 def test_a_method_of_ones_own(tmp_path):
-    """By `macop train`, and in a campaign whose processes import it too."""
+    """By `macop train`."""
     small = ["--preset=demo", "--population=2", "--test-episodes=2", "--ego.steps=400", "--threads=1"]
     command = ["-m", "macop_aht", "--import", "own_method"]
     run(*command, "train", "LBF4", "--method=untrained", *small, f"--out={tmp_path / 'run'}", folder=EXAMPLES)
     assert RunFolder(tmp_path / "run").summary().method == "untrained"
+
+
+@pytest.mark.slow
+def test_a_method_of_ones_own_in_a_campaign(tmp_path):
+    """Its processes import it too."""
+    command = ["-m", "macop_aht", "--import", "own_method"]
     settings = "[settings.untrained]\npopulation = 2\ntest_episodes = 2\n[settings.untrained.ego]\nsteps = 400\n"
     head = 'scenarios = ["LBF4"]\nmethods = ["untrained"]\nseeds = [0]\npreset = "demo"\nepisodes = 2\n'
     (tmp_path / "c.toml").write_text(head + settings)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from macop_aht.config import at_least, setting
+from macop_aht.config import ConfigError, at_least, setting, within
 from macop_aht.learner.networks import Ego, encode, member_weights
 from macop_aht.methods.borrowed import Groups, borrow
 from macop_aht.methods.macop import MacopConfig
@@ -42,7 +42,10 @@ class OptimisationConfig:
     def __post_init__(self) -> None:
         at_least(self, 1, "envs", "rollout", "epochs")
         at_least(self, 2, "batch")
-        at_least(self, 0, "entropy", "discount")
+        at_least(self, 0, "entropy")
+        within(self, 0, 1, "discount")
+        if not self.learning_rate > 0:
+            raise ConfigError(f"learning_rate is {self.learning_rate}; it must be above 0")
 
 
 @dataclass(frozen=True)
