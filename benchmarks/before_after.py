@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from macop import DEEDS, RESULTS, Key, coverage, recorded
+from macop import OUTCOMES, RESULTS, Key, coverage, recorded
 
 RECORDS = RESULTS / "macop.jsonl"
 
@@ -30,7 +30,7 @@ def earlier(commit: str) -> dict[Key, dict[str, Any]]:
 
 
 def row(name: str, when: str, run: dict[str, Any]) -> str:
-    kinds = f" of {len(DEEDS[run['scenario']])}" if DEEDS[run["scenario"]] else ""
+    kinds = f" of {len(OUTCOMES[run['scenario']])}" if OUTCOMES[run["scenario"]] else ""
     cells = [
         name,
         when,
@@ -47,7 +47,7 @@ def row(name: str, when: str, run: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
-    parser.add_argument("--scenarios", nargs="+", choices=list(DEEDS), default=["SMAC2", "PP1"])
+    parser.add_argument("--scenarios", nargs="+", choices=list(OUTCOMES), default=["SMAC2", "PP1"])
     parser.add_argument("--method", default="macop")
     parser.add_argument("--out", type=Path, default=RESULTS / "before_after.md")
     arguments = parser.parse_args()

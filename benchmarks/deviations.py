@@ -141,7 +141,7 @@ def whole_runs(scenario: str, seeds: int, finished: bool, pool: ThreadPoolExecut
         if not finished or macop.done(macop.folder_of(scenario, "macop", seed, "paper", macop.WORK, options))
     ]
     results = list(pool.map(lambda job: macop.run(scenario, "macop", job[1], "paper", macop.WORK, WHOLE[job[0]]), jobs))
-    lines = ["| variant | deeds | groups | heads | best head | minutes |", "|---|---|---|---|---|---|"]
+    lines = ["| variant | outcomes | groups | heads | best head | minutes |", "|---|---|---|---|---|---|"]
     for name in WHOLE:
         own = [figures for job, figures in zip(jobs, results, strict=True) if job[0] == name]
         if not own:
@@ -160,7 +160,7 @@ def whole_runs(scenario: str, seeds: int, finished: bool, pool: ThreadPoolExecut
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     selfplay.add_options(parser, ["LBF4", "PP1", "SMAC1", "SMAC2"], seeds=1)
-    parser.add_argument("--whole", choices=list(macop.DEEDS), default="LBF4", help="scenario of the whole runs")
+    parser.add_argument("--whole", choices=list(macop.OUTCOMES), default="LBF4", help="scenario of the whole runs")
     parser.add_argument("--finished", action="store_true", help="only the runs that are there already")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "deviations.md")
     arguments = parser.parse_args()
@@ -177,7 +177,7 @@ def main() -> int:
         "",
         *team_table(learnt),
         "",
-        f"Macop on {arguments.whole}; deeds: how many different ones after each iteration; groups: all that were made.",
+        f"Macop on {arguments.whole}; outcomes: how many different ones after each iteration; groups: all that were made.",
         "",
         *grown,
         "",

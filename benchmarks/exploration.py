@@ -52,7 +52,7 @@ def main() -> int:
     lines += [f"| scenario | {' | '.join(HUNTS)} |", f"|---|{'---|' * len(HUNTS)}"]
     for scenario, prey in (("PP1", 3), ("PP2", 5)):
         caught = [explore(scenario, *way, arguments.episodes)[1] for way in HUNTS.values()]
-        cells = [" ".join(str(deeds[f"prey {k}"]) for k in range(prey)) for deeds in caught]
+        cells = [" ".join(str(outcomes[f"prey {k}"]) for k in range(prey)) for outcomes in caught]
         lines.append(f"| {scenario} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     arguments.out.write_text("\n".join(lines) + "\n")

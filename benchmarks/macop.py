@@ -31,7 +31,7 @@ from macop_aht.runs.folder import RunFolder
 
 WORK = Path(tempfile.gettempdir()) / "macop-runs"
 RESULTS = Path(__file__).parent / "results" / "macop"
-DEEDS = {  # that there are to be found; of SMAC2's, too many to name
+OUTCOMES = {  # that there are to be found; of SMAC2's, too many to name
     "LBF4": [f"food {row},{col}" for row in (0, 5) for col in (0, 5)],
     "LBF1": ["from 3,4 4,3", "from 4,3 3,4"],
     "PP1": [f"prey {k}" for k in range(3)],
@@ -107,7 +107,7 @@ def coverage(figures: dict[str, Any]) -> str:
     """Return the number of different outcomes after each iteration, of groups that stayed in a population."""
     born = [max(int(name.split("/")[0]), 1) for name in figures["groups"]]
     counts = [
-        len({deed for deed, when in zip(figures["outcomes"], born, strict=True) if deed and when <= iteration})
+        len({outcome for outcome, when in zip(figures["outcomes"], born, strict=True) if outcome and when <= iteration})
         for iteration in range(1, figures["iterations"] + 1)
     ]
     return " ".join(map(str, counts))
@@ -119,7 +119,7 @@ def generated(figures: dict[str, Any]) -> int:
 
 
 def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
-    kinds = f" of {len(DEEDS[scenario])}" if DEEDS[scenario] else ""
+    kinds = f" of {len(OUTCOMES[scenario])}" if OUTCOMES[scenario] else ""
     cells = [
         scenario,
         method,
@@ -138,9 +138,9 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
 
 def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
     """Return which outcomes were found in how many runs, and which in none."""
-    found = Counter(deed for figures in results for deed in {*figures["outcomes"]} if deed)
-    named = [f"{deed} ({count})" if len(results) > 1 else deed for deed, count in sorted(found.items())]
-    missed = [deed for deed in DEEDS[scenario] if deed not in found]
+    found = Counter(outcome for figures in results for outcome in {*figures["outcomes"]} if outcome)
+    named = [f"{outcome} ({count})" if len(results) > 1 else outcome for outcome, count in sorted(found.items())]
+    missed = [outcome for outcome in OUTCOMES[scenario] if outcome not in found]
     never = f"; never {', '.join(missed)}" if missed else ""
     return f"- {scenario}, {method}: {', '.join(named) or 'nothing'}{never}."
 
@@ -157,7 +157,7 @@ def _honest(figures: dict[str, Any]) -> list[float]:
 FIGURES: dict[
     str, tuple[Callable[[dict[str, Any]], float], int]
 ] = {  # of a run; 1 where more is better, -1 where less is
-    "different deeds": (lambda figures: len({deed for deed in figures["outcomes"] if deed}), 1),
+    "different outcomes": (lambda figures: len({outcome for outcome in figures["outcomes"] if outcome}), 1),
     "best head": (lambda figures: statistics.mean(figures["best_head"]), 1),
     "best head, worst group": (lambda figures: min(figures["best_head"]), 1),
     "saboteurs": (lambda figures: len(figures["sabotage"]), -1),
@@ -197,17 +197,18 @@ def keep_figures(source: Path, target: Path, key: Key) -> None:
 
 def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
     """Return the table, and what was covered."""
-    kinds = list(dict.fromkeys(key[:2] for key in sorted(runs, key=lambda key: ([*DEEDS].index(key[0]), *key[1:]))))
+    kinds = list(dict.fromkeys(key[:2] for key in sorted(runs, key=lambda key: ([*OUTCOMES].index(key[0]), *key[1:]))))
     by_kind = {kind: [runs[key] for key in sorted(runs) if key[:2] == kind] for kind in kinds}
     lines = [
         "# Macop, end to end",
         "",
-        f"`python benchmarks/macop.py --preset {preset}`, one thread for each run, two at a time. A figure per seed; deeds: "
+        f"`python benchmarks/macop.py --preset {preset}`, one thread for each run, two at a time. A figure per seed; outcomes: "
         "how many different ones after each iteration; groups: all that were made, and those that stayed in a population, which "
         "the returns are of. Runs of an earlier commit had self-play of the ego in its lessons (but for PP), and chose a head by "
         "the episodes that it was measured in.",
         "",
-        "| scenario | method | seeds | deeds | groups | heads | best head | without saboteurs | saboteurs | minutes | commit |",
+        "| scenario | method | seeds | outcomes | groups | heads | best head | without saboteurs | saboteurs | minutes "
+        "| commit |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
         *(row(*kind, results) for kind, results in by_kind.items()),
         "",
@@ -224,7 +225,7 @@ def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
         "| scenario | | macop | macop+ | better |",
         "|---|---|---|---|---|",
     ]
-    for scenario in DEEDS:
+    for scenario in OUTCOMES:
         one, other = (by_kind.get((scenario, method), []) for method in ("macop", "macop+"))
         if one and len(one) == len(other):
             lines += against(scenario, one, other)
@@ -233,7 +234,7 @@ def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(DEEDS), default=["LBF4", "PP1"])
+    parser.add_argument("--scenarios", nargs="+", choices=list(OUTCOMES), default=["LBF4", "PP1"])
     parser.add_argument("--methods", nargs="+", default=["macop", "macop+"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--preset", default="paper")

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from macop import DEEDS, WORK, run
+from macop import OUTCOMES, WORK, run
 
 RESULTS = Path(__file__).parent / "results" / "presets.md"
 
@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "presets.md"
 def row(scenario: str, method: str, preset: str, results: list[dict[str, Any]]) -> str:
     """Return the figures of one preset, one for each seed."""
     columns = [
-        [str(len({deed for deed in figures["outcomes"] if deed})) for figures in results],
+        [str(len({outcome for outcome in figures["outcomes"] if outcome})) for figures in results],
         [f"{statistics.mean(figures['best_head']):.2f}" for figures in results],
         [str(figures["heads"]) for figures in results],
         [f"{figures['minutes']:.0f}" for figures in results],
@@ -36,12 +36,12 @@ def recorded(path: Path) -> dict[tuple[str, str, str], str]:
     """Return the lines of an earlier table, by scenario, method and preset."""
     lines = path.read_text().splitlines() if path.exists() else []
     cells = [line.split(" | ") for line in lines]
-    return {(c[0][2:], c[1], c[2]): line for c, line in zip(cells, lines, strict=True) if c[0][2:] in DEEDS}
+    return {(c[0][2:], c[1], c[2]): line for c, line in zip(cells, lines, strict=True) if c[0][2:] in OUTCOMES}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", choices=list(DEEDS), default=["LBF4"])
+    parser.add_argument("--scenarios", nargs="+", choices=list(OUTCOMES), default=["LBF4"])
     parser.add_argument("--methods", nargs="+", default=["macop", "macop+"])
     parser.add_argument("--presets", nargs="+", default=["paper", "fast"])
     parser.add_argument("--seeds", type=int, default=3)
@@ -61,10 +61,10 @@ def main() -> int:
         "",
         "`python benchmarks/presets.py --scenarios SCENARIO… --methods METHOD…`, a figure per seed.",
         "",
-        "| scenario | method | preset | different deeds | best head | heads | minutes |",
+        "| scenario | method | preset | different outcomes | best head | heads | minutes |",
         "|---|---|---|---|---|---|---|",
     ]
-    order = sorted(lines, key=lambda kind: (list(DEEDS).index(kind[0]), kind[1]))
+    order = sorted(lines, key=lambda kind: (list(OUTCOMES).index(kind[0]), kind[1]))
     text = "\n".join([*head, *(lines[kind] for kind in order)]) + "\n"
     arguments.out.write_text(text)
     print(text)

@@ -82,7 +82,7 @@ EGO = ("return", "with the worst group", "heads", "backbone moved")
 WEIGHTS = {
     "alpha-cross": Weight(
         "LIPO: its groups with themselves and with each other.", ("LBF4",), "lipo", ("0.03", "0.1", "0.3", "1"),
-        among_themselves, ("self-play", "of the worst group", "cross-play", "different deeds"), NO_EGO,
+        among_themselves, ("self-play", "of the worst group", "cross-play", "different outcomes"), NO_EGO,
     ),
     "mu": Weight(
         "EWC: its ego with the groups of Macop's first population, one after the other; backward transfer is what it forgot.",
