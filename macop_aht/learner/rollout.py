@@ -10,7 +10,7 @@ import torch
 
 from macop_aht.episodes.runner import Lockstep
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.seats import Exploration, NetworkSeats, Seating, greedy_returns  # noqa: F401
+from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
 

@@ -12,7 +12,8 @@ from macop_aht.config import at_least, setting
 from macop_aht.learner.mixers import make_mixer
 from macop_aht.learner.networks import Shape, Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Seating, greedy_returns
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.training import Source, Training, TrainingConfig
 from macop_aht.learner.update import Learner, Term
 from macop_aht.scenarios.spec import World

@@ -14,7 +14,8 @@ import numpy as np
 from macop_aht.config import ConfigError, at_least, setting, within
 from macop_aht.learner.mixers import MixerName
 from macop_aht.learner.replay import Packed
-from macop_aht.learner.rollout import Collector, Exploration
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.seats import Exploration
 from macop_aht.learner.threads import begin
 from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Exploration, Seating
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.seats import Exploration, Seating
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Term
 from macop_aht.methods import terms

@@ -13,7 +13,8 @@ import numpy as np
 from macop_aht.config import ConfigError, at_least, setting
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Seating
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.seats import Seating
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term

@@ -17,7 +17,8 @@ from macop_aht.config import at_least, setting, within
 from macop_aht.episodes.heads import choose_head, turns
 from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Seating, greedy_returns
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Source, TrainingConfig
 from macop_aht.learner.update import Term

@@ -18,7 +18,8 @@ from macop_aht.config import at_least, setting
 from macop_aht.learner.mixers import MixerName, Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector, Seating, greedy_returns
+from macop_aht.learner.rollout import Collector
+from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.selfplay import self_play_source
 from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
 from macop_aht.learner.update import Learner, Term

@@ -13,7 +13,7 @@ from macop_aht.export.generalist import TRACE, GeneralistConfig, GeneralistTrain
 from macop_aht.export.parity import check_parity, recorded_feed
 from macop_aht.export.synthetic import Swaps, with_synthetic
 from macop_aht.learner.networks import Ego, encode, set_weights, weights
-from macop_aht.learner.rollout import Seating, greedy_returns
+from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.onnx_format import FormatError, read, write
 from tests.bundles import NORTH, SOUTH, make_ego, stubborn
 

@@ -12,7 +12,8 @@ from macop_aht.learner.device import choose_device
 from macop_aht.learner.mixers import Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, encode, member, set_member
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.rollout import Collector, Exploration, Rollout, Seating, greedy_returns
+from macop_aht.learner.rollout import Collector, Rollout
+from macop_aht.learner.seats import Exploration, Seating, greedy_returns
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
 from macop_aht.learner.threads import begin, use_threads
 from macop_aht.learner.training import Source, Training, TrainingConfig, epsilon_at
