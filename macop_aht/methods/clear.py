@@ -42,7 +42,7 @@ class ClearConfig:
 
 
 def train(setup: Setup[ClearConfig], journal: Journal) -> Result:
-    """Learn with one group after the other; return the ego and the groups."""
+    """Learn with each group in turn, and rehearse the earlier ones; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 
@@ -62,5 +62,5 @@ def rehearsal(setup: Setup[ClearConfig], kept: Kept, seed: int) -> Term:
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> ClearConfig:
-    """Return the settings that match a preset of Macop's."""
+    """Return CLEAR's settings that match a preset of Macop's."""
     return ClearConfig(test_episodes=preset.test_episodes, ego=continual.ego_from_preset(preset))

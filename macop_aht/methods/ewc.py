@@ -54,7 +54,7 @@ class EwcConfig:
 
 
 def train(setup: Setup[EwcConfig], journal: Journal) -> Result:
-    """Learn with one group after the other; return the ego and the groups."""
+    """Learn with each group in turn, with the penalty on the weights that mattered; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 
@@ -100,5 +100,5 @@ def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Gener
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> EwcConfig:
-    """Return the settings that match a preset of Macop's."""
+    """Return EWC's settings that match a preset of Macop's."""
     return EwcConfig(test_episodes=preset.test_episodes, ego=continual.ego_from_preset(preset))

@@ -29,7 +29,7 @@ class FinetuneConfig:
 
 
 def train(setup: Setup[FinetuneConfig], journal: Journal) -> Result:
-    """Learn with one group after the other; return the ego and the groups."""
+    """Tune one head to each group in turn; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 
@@ -40,5 +40,5 @@ def teach(setup: Setup[FinetuneConfig], lesson: Lesson) -> dict[str, Any]:
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> FinetuneConfig:
-    """Return the settings that match a preset of Macop's."""
+    """Return Finetune's settings that match a preset of Macop's."""
     return FinetuneConfig(test_episodes=preset.test_episodes, ego=continual.ego_from_preset(preset))

@@ -16,7 +16,7 @@ from macop_aht.runs.journal import Journal
 
 
 def train(setup: Setup[FinetuneConfig], journal: Journal) -> Result:
-    """Learn with one group after the other; return the ego and the groups."""
+    """Begin a new ego with each group in turn; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 

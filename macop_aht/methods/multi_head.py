@@ -32,7 +32,7 @@ class MultiHeadConfig:
 
 
 def train(setup: Setup[MultiHeadConfig], journal: Journal) -> Result:
-    """Learn with one group after the other; return the ego and the groups."""
+    """Learn with each group in turn, with a new head where one is needed; return the ego and the groups."""
     groups = journal.phase("groups", Groups, borrow, setup)
     learned = Learned(fresh_ego(setup, 0, setup.phase_seed(0, 2)))
     for k, name in enumerate(groups.order, start=1):
@@ -62,5 +62,5 @@ def steps(config: MultiHeadConfig) -> int:
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> MultiHeadConfig:
-    """Return the settings that match a preset of Macop's."""
+    """Return Multi Head's settings that match a preset of Macop's."""
     return MultiHeadConfig(test_episodes=preset.test_episodes, macop=macop.from_preset(preset, paper))

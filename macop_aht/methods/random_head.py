@@ -44,5 +44,5 @@ def steps(config: RandomHeadConfig) -> int:
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> RandomHeadConfig:
-    """Return the settings that match a preset of Macop's."""
+    """Return Random Head's settings that match a preset of Macop's."""
     return RandomHeadConfig(test_episodes=preset.test_episodes)

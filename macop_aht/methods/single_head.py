@@ -37,7 +37,7 @@ class SingleHeadConfig:
 
 
 def train(setup: Setup[SingleHeadConfig], journal: Journal) -> Result:
-    """Learn with one group after the other; return the ego and the groups."""
+    """Learn with each group in turn, with the regulariser on the backbone; return the ego and the groups."""
     return continual.train(setup, journal, teach)
 
 
@@ -51,7 +51,7 @@ def teach(setup: Setup[SingleHeadConfig], lesson: Lesson) -> dict[str, Any]:
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> SingleHeadConfig:
-    """Return the settings that match a preset of Macop's."""
+    """Return Single Head's settings that match a preset of Macop's."""
     return SingleHeadConfig(
         alpha_reg=preset.alpha_reg,
         regulariser_norm=preset.regulariser_norm,
