@@ -28,6 +28,8 @@ def test_evaluate_takes_agents_of_every_kind():
     assert {row.method for row in macop_aht.evaluate(north, "LBF4", teammates, episodes=1)} == {"north"}
     bundle = macop_aht.evaluate("macop/CN2", teammates=["random"], episodes=2)
     assert [row.stage for row in bundle].count("test") == 2
+    in_a_seat = macop_aht.evaluate("agent:macop/CN2@0", "CN2", ["random"], episodes=2)
+    assert [row.stage for row in in_a_seat] == ["test", "test"]  # as a policy: no head is chosen
     with pytest.raises(ValueError, match="scenario is unknown"):
         macop_aht.evaluate(north)
 

@@ -20,6 +20,7 @@ from macop_aht.evaluation.evaluate import evaluate as evaluate_agent
 from macop_aht.evaluation.rows import Row
 from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
+from macop_aht.policies.prefixes import prefixes
 from macop_aht.runs.records import holds_run
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
@@ -109,11 +110,12 @@ def load_agent(text: str, world: World, scenario: str) -> Ego:
     if text.endswith(".zip"):
         return _Trained(_stable_baselines(Path(text)), world)
     module, _, factory = text.partition(":")
-    if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", "zoo") and not text.endswith(".onnx"):
+    if re.fullmatch(r"[\w.]+:\w+", text) and module not in ("scripted", *prefixes()) and not text.endswith(".onnx"):
         return as_policy(_made(module, factory, world))
     if holds_run(text):
         raise ValueError(f"{text} is a run folder; evaluate the bundle that macop export makes of it")
-    if not text.startswith(("scripted", "random", "zoo:")) and not text.endswith(".onnx"):
+    specs = ("scripted", "random", *(f"{prefix}:" for prefix in prefixes()))
+    if not text.startswith(specs) and not text.endswith(".onnx"):
         raise ValueError(f"there is no agent {text!r}; allowed are {ALLOWED}")
     found = resolve(text, world, scenario)
     if len(found) != 1:

@@ -54,7 +54,7 @@ class Rollout:
         }
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
-        """Take over what `state_arrays` returned."""
+        """Restore what `state_arrays` returned."""
         batch = self.batch
         for name, array in arrays["world"].items():
             getattr(batch.state, name)[:] = array

@@ -122,7 +122,7 @@ class NetworkSeats:
         return {str(k): rows.memory.cpu().numpy() for k, rows in enumerate(self.stacks)}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
-        """Take over what `state_arrays` returned."""
+        """Restore what `state_arrays` returned."""
         for k, rows in enumerate(self.stacks):
             rows.memory = torch.from_numpy(arrays[str(k)]).to(self._device)
 
