@@ -1,6 +1,6 @@
 """How many conventions does mutation find, by how often it updates its networks?
 
-    python benchmarks/mutation.py [--scenarios PP1 LBF4] [--seeds 100 101] [--ratios ours 1] [--parallel 2] [--out FILE]
+    python benchmarks/mutation.py [--scenarios PP1 LBF4] [--seeds 100 101] [--ratios 4 1] [--parallel 2] [--out FILE]
 
 It starts from Macop's first population (that of lessons.py) and an ego that had a lesson with each of its groups. It then
 runs one mutation, with the given ratios of self-play episodes per update. A group's convention is an outcome in which at
@@ -90,13 +90,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", default=["PP1", "LBF4"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
-    parser.add_argument("--ratios", nargs="+", default=["ours", "1"], help="ours: the preset's")
+    parser.add_argument("--ratios", nargs="+", type=float, default=[4.0, 1.0])
     parser.add_argument("--parallel", type=int, default=2, help="mutations at a time")
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "mutation.md")
     arguments = parser.parse_args()
     jobs = [
-        (scenario, seed, setup_of(scenario, seed).config.mutation.ratio if ratio == "ours" else float(ratio))
+        (scenario, seed, ratio)
         for scenario in arguments.scenarios
         for ratio in arguments.ratios
         for seed in arguments.seeds
@@ -113,7 +113,7 @@ def main() -> int:
     head = [
         "# Updates in mutation",
         "",
-        "`python benchmarks/mutation.py --scenarios SCENARIO… --seeds 100 101 --ratios ours 1`, a figure per seed. Conventions",
+        "`python benchmarks/mutation.py --scenarios SCENARIO… --seeds 100 101 --ratios RATIO 1`, a figure per seed. Conventions",
         "of the first population, and of it and the selected groups together, after one mutation. Minutes of one core.",
         "",
         "| scenario | episodes per update | conventions before | after | offspring's self-play | C | minutes |",
