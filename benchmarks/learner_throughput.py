@@ -41,7 +41,7 @@ TEAMS, EPISODES = 4, 32
 def filled(mean_length: int) -> Replay:
     """Return a replay of LBF4 episodes with random content, and with lengths around a mean."""
     world, rng = build("LBF4"), np.random.default_rng(0)
-    replay = Replay(world, TEAMS, 200, with_state=False)
+    replay = Replay(world, TEAMS, 200, state=0)
     for array in (replay.obs, replay.reward):
         array[:] = rng.normal(size=array.shape)
     replay.mask[:] = True

@@ -37,7 +37,7 @@ def generator(seed=0):
 def filled_replay(world, population=4, episodes=12, seed=0, equal=False):
     """Return a replay of random episodes of random lengths, some of them truncated."""
     rng = np.random.default_rng(seed)
-    replay = Replay(world, population, episodes, with_state=True)
+    replay = Replay(world, population, episodes, state=world.state_dim)
     for p in range(population):
         members = np.full(episodes, p)
         slots = replay.begin(members)

@@ -64,11 +64,14 @@ class Replay:
         world: World,
         population: int,
         capacity: int,
-        with_state: bool,
+        state: int,
         seats: Sequence[int] | None = None,
         rings: int = 1,
     ) -> None:
-        """Keep the agents in `seats` (default: all), with `rings` rings of that capacity for every member."""
+        """Keep the agents in `seats` (default: all) and so many numbers of the `state`.
+
+        Every member has `rings` rings of that capacity.
+        """
         self.seats = np.arange(world.n_agents) if seats is None else np.array(seats)
         agents, obs, actions = len(self.seats), len(world.observations), len(world.actions)
         self.shape, self.capacity, self.limit, self.rings = Shape.of(world), capacity, world.limit, rings
@@ -76,7 +79,7 @@ class Replay:
         steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
         self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
         self.mask = np.zeros((*steps, agents, actions), dtype=np.bool_)
-        self.state = np.zeros((*steps, world.state_dim if with_state else 0), dtype=np.float32)
+        self.state = np.zeros((*steps, state), dtype=np.float32)
         self.action = np.full((*steps, agents), -1, dtype=np.int64)
         self.reward = np.zeros(steps, dtype=np.float32)
         self.length = np.zeros((population, capacity), dtype=np.int64)  # 0 without a finished episode

@@ -52,10 +52,11 @@ class Seating:
 class Exploration:
     """Who tries another action than its best one, and which."""
 
-    epsilon: np.ndarray  # (B,N) or what broadcasts to it: the probability of a random action
+    epsilon: np.ndarray | None  # (B,N) or what broadcasts to it: the probability of a random action
     persistence: float = 0.0  # the probability that it is the last action again, where that is available
     together: float = 0.0  # the probability that an environment's agents draw as one
     sampled: np.ndarray | None = None  # (N,) bool: agents whose action is sampled from the softmax of its values
+    sticky: float = 0.0  # what is added to the value of a sampled agent's last action, before it is sampled
     permuted: np.ndarray | None = None  # (B,N,A): the action whose value each action gets
 
 
@@ -139,7 +140,7 @@ class NetworkSeats:
         obs = torch.from_numpy(batch.obs.reshape(rows, -1)).to(self._device)
         mask = torch.from_numpy(batch.mask.reshape(rows, -1)).to(self._device)
         last = torch.from_numpy(play.last_action.reshape(rows)).to(self._device)
-        flat, luck, permuted = play.action.reshape(rows), self._luck(batch.mask.shape), None
+        flat, luck, permuted = play.action.reshape(rows), self._luck(play), None
         if exploration and exploration.permuted is not None:
             permuted = torch.from_numpy(exploration.permuted.reshape(rows, -1)).to(self._device)
         with torch.no_grad():
@@ -152,20 +153,27 @@ class NetworkSeats:
                     q = q + luck[own.place]
                 best = q.masked_fill(mask[own.place] == 0, -torch.inf).argmax(dim=-1)
                 flat[own.rows] = best.cpu().numpy()
-        if exploration:
-            self._explore(play, exploration)
+        if exploration and exploration.epsilon is not None:
+            self._explore(play, exploration, exploration.epsilon)
 
     def end(self, play: Lockstep, over: np.ndarray) -> None:
         """Nothing is learnt between episodes."""
 
-    def _luck(self, shape: tuple[int, ...]) -> Tensor | None:
+    def _luck(self, play: Lockstep) -> Tensor | None:
         """What is added to the values, (B*N,A), for the best of them to be a sample of their softmax (Gumbel's trick)."""
-        if self.exploration is None or self.exploration.sampled is None:
+        told, shape = self.exploration, play.batch.mask.shape
+        if told is None or told.sampled is None:
             return None
-        luck = self.rng.gumbel(size=shape) * self.exploration.sampled[:, None]
+        luck = self.rng.gumbel(size=shape)
+        if told.together:
+            as_one = self.rng.random((shape[0], 1, 1)) < told.together
+            luck = np.where(as_one, luck[:, :1], luck)
+        if told.sticky:
+            luck += told.sticky * (play.last_action[..., None] == np.arange(shape[-1]))
+        luck *= told.sampled[:, None]
         return torch.from_numpy(luck.reshape(shape[0] * shape[1], -1).astype(np.float32)).to(self._device)
 
-    def _explore(self, play: Lockstep, exploration: Exploration) -> None:
+    def _explore(self, play: Lockstep, exploration: Exploration, epsilon: np.ndarray) -> None:
         """Overwrite the actions of those who explore."""
         action, before, masks = play.action, play.last_action, play.batch.mask
         draws = self.rng.random((3, *action.shape))
@@ -175,7 +183,7 @@ class NetworkSeats:
         available = np.take_along_axis(masks, np.maximum(before, 0)[..., None], axis=2)[..., 0] != 0
         again = (draws[1] < exploration.persistence) & (before >= 0) & available
         noise = np.where(again, before, self._noise.reshape(before.shape))
-        np.copyto(action, noise, where=draws[2] < exploration.epsilon)
+        np.copyto(action, noise, where=draws[2] < epsilon)
 
     def reseat(self, rows: np.ndarray, head: np.ndarray) -> None:
         """The ego in the environments `rows`, (B,) bool, plays these heads from now on: (R,)."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from macop_aht.config import at_least, setting
+from macop_aht.learner.experience import self_play
 from macop_aht.learner.mixers import make_mixer
 from macop_aht.learner.networks import Shape, Stack
-from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector
+from macop_aht.learner.phase import AnyTraining, begin
 from macop_aht.learner.seats import Seating, greedy_returns
-from macop_aht.learner.training import Source, Training, TrainingConfig
-from macop_aht.learner.update import Learner, Term
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.learner.update import Losses
 from macop_aht.scenarios.spec import World
 
 
@@ -31,26 +30,19 @@ class SelfPlayConfig:
         at_least(self, 1, "teams", "steps")
 
 
-def self_play_source(world: World, net: Stack, config: TrainingConfig, seed: int, device: torch.device) -> Source:
-    """Return a source of self-play episodes of every member, with a new replay buffer."""
-    replay = Replay(world, net.population, config.capacity, with_state=config.mixer == "qmix")
-    member = np.repeat(np.arange(net.population), config.envs)
-    return Source(Collector(world, Seating.self_play(net, config.envs), member, replay, seed, device))
-
-
 def self_play_training(
     world: World,
     config: SelfPlayConfig,
     seed: int,
     device: torch.device,
-    terms: Mapping[str, tuple[float, Term]] | None = None,
-) -> Training:
+    terms: Losses | None = None,
+) -> AnyTraining:
     """Return the training of a self-play population. The same seed and threads give the same weights."""
     generator, training = torch.Generator().manual_seed(seed), config.training
     net = Stack(Shape.of(world), config.teams, generator).to(device)
     mixer = make_mixer(training.mixer, config.teams, world.n_agents, world.state_dim, generator).to(device)
-    source = self_play_source(world, net, training, seed, device)
-    return Training(training, Learner(net, mixer, training.update), [source], config.steps * config.teams, seed, terms)
+    experience = self_play(net, training, seed)
+    return begin(world, net, [experience], training, config.steps * config.teams, seed, terms, {"self": mixer})
 
 
 def self_play_returns(world: World, net: Stack, episodes: int, seed: int, device: torch.device) -> np.ndarray:

@@ -7,23 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from macop_aht.config import ConfigError, at_least, setting, within
 from macop_aht.learner.mixers import MixerName
+from macop_aht.learner.ppo import ProximalConfig
 from macop_aht.learner.replay import Packed
 from macop_aht.learner.rollout import Collector
 from macop_aht.learner.seats import Exploration
 from macop_aht.learner.threads import begin
-from macop_aht.learner.update import Learner, Play, Term, UpdateConfig
+from macop_aht.learner.update import Learner, Losses, Play, UpdateConfig
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """The settings of a training phase."""
 
+    learner: Literal["q", "ppo"] = setting(
+        "q", "what trains the networks; q: Q-learning with a mixer and a replay buffer, ppo: recurrent PPO"
+    )
     mixer: MixerName = setting(
         "vdn", "how the agents' values become the team's value; vdn: their sum, qmix: a monotonic network"
     )
@@ -49,6 +53,7 @@ class TrainingConfig:
         True, "whether epsilon starts to fall only after the network's first reward; the paper's: no (deviation 4)"
     )
     update: UpdateConfig = field(default_factory=UpdateConfig)
+    ppo: ProximalConfig = field(default_factory=ProximalConfig)
 
     def __post_init__(self) -> None:
         at_least(self, 1, "envs", "batch", "target_every", "epsilon_steps")
@@ -88,6 +93,15 @@ class Progress:
     seconds: float = 0.0
 
 
+def check_loss(progress: Progress) -> None:
+    """Raise `RuntimeError` where the loss is not a number any more."""
+    if not isfinite(progress.td_loss):
+        raise RuntimeError(
+            f"the loss is {progress.td_loss} after {progress.updates} updates; set a smaller learning rate or smaller "
+            "weights of the loss terms"
+        )
+
+
 def epsilon_at(config: TrainingConfig, steps: np.ndarray) -> np.ndarray:
     """Return epsilon, which falls linearly; `steps` of each network since its first reward: (P,) -> (P,)."""
     done = np.clip(steps / config.epsilon_steps, 0.0, 1.0)
@@ -107,7 +121,7 @@ class Training:
         sources: Sequence[Source],
         steps: int,
         seed: int,
-        terms: Mapping[str, tuple[float, Term]] | None = None,
+        terms: Losses | None = None,
         play: Play = "self",
     ) -> None:
         """Set up a phase of `steps` steps, of all networks and sources together. `play` chooses the mixer of the TD loss."""
@@ -181,11 +195,7 @@ class Training:
                     following = begin(self.replay.sample, *sampling)
                 progress.td_loss = float(learner.descend(losses, self.terms)["td"].mean())
                 progress.updates += 1
-                if not isfinite(progress.td_loss):
-                    raise RuntimeError(
-                        f"the loss is {progress.td_loss} after {progress.updates} updates; set a smaller learning rate or "
-                        "smaller weights of the loss terms"
-                    )
+                check_loss(progress)
         if progress.since_target >= config.target_every:
             self.learner.copy_target()
             progress.since_target = 0.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -16,13 +16,14 @@ from macop_aht.config import ConfigError, setting, within
 from macop_aht.learner import kernels
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Stack, set_weights, weights
-from macop_aht.learner.replay import Packed
+from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.threads import begin
 
 Play = Literal["self", "cross"]
 Term = Callable[
-    ["Learner", Packed, Callable[[], Tensor]], Tensor
-]  # (learner, batch, its q values) -> loss of each member (P,)
+    [Any, Packed, Callable[[], Tensor]], Tensor
+]  # (learner, batch, its outputs) -> loss of each member (P,)
+Losses = Mapping[str, tuple[float, Term]]  # what is added to a learner's own loss, by name: weight and term
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def td_target(
     next_value = target_mixer(value[:, batch.following], batch.state[:, batch.following], batch.agent)
     if td_lambda == 0:
         return batch.reward + gamma * batch.continues * next_value
+    return lambda_target(batch, next_value, gamma, td_lambda)
+
+
+def lambda_target(batch: Packed, next_value: Tensor, gamma: float, td_lambda: float) -> Tensor:
+    """Return λ targets, from the values of the next steps: (P,M) -> (P,M)."""
     if next_value.device.type == "cpu" and next_value.dtype == torch.float32:
         return _compiled_lambda_target(batch, next_value, gamma, td_lambda)
     return _lambda_target(batch, next_value, gamma, td_lambda)
@@ -104,6 +110,8 @@ class Learner:
     `mixer` is for self-play. `cross` is for cross-play, where only some of the agents are the stack's own (default: VDN).
     """
 
+    INFORMATION = 2.0  # a squared error is the likelihood of a normal distribution with variance 1/2
+
     def __init__(self, net: Stack, mixer: Vdn | Qmix, config: UpdateConfig, cross: Vdn | Qmix | None = None) -> None:
         self.net, self.config = net, config
         self.mixers = nn.ModuleDict({"self": mixer, "cross": cross or Vdn()})
@@ -130,16 +138,12 @@ class Learner:
         error = self.mixers[play](chosen, batch.state, batch.agent) - target
         return masked_mean(error * error, batch.real)
 
-    def update(
-        self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
-    ) -> dict[str, Tensor]:
+    def update(self, batch: Packed, terms: Losses | None = None, play: Play = "self") -> dict[str, Tensor]:
         """Take one step of Adam on the TD loss and the weighted terms. Returns each loss per member: (P,)."""
         losses = self.losses(batch, terms, play)
         return self.descend(losses, terms)
 
-    def losses(
-        self, batch: Packed, terms: Mapping[str, tuple[float, Term]] | None = None, play: Play = "self"
-    ) -> dict[str, Tensor]:
+    def losses(self, batch: Packed, terms: Losses | None = None, play: Play = "self") -> dict[str, Tensor]:
         """Return the TD loss and the terms, each per member: (P,).
 
         A term gets the Q values as a function. So it can start work on helper threads before it asks for them.
@@ -148,9 +152,7 @@ class Learner:
         losses = {name: term(self, batch, q) for name, (_, term) in (terms or {}).items()}
         return {**losses, "td": self._td_loss(batch, play, q(), target_q())}
 
-    def descend(
-        self, losses: Mapping[str, Tensor], terms: Mapping[str, tuple[float, Term]] | None = None
-    ) -> dict[str, Tensor]:
+    def descend(self, losses: Mapping[str, Tensor], terms: Losses | None = None) -> dict[str, Tensor]:
         """Take one step of Adam on what `losses` returned. Returns each loss and the norm of the gradient, per member: (P,)."""
         total = losses["td"]
         for name, (weight, _) in (terms or {}).items():
@@ -162,6 +164,19 @@ class Learner:
         with torch.no_grad():
             torch._foreach_lerp_(*self._averaging, 1.0 - self.config.averaging)
         return {name: loss.detach() for name, loss in losses.items()} | {"grad_norm": norm}
+
+    def difference(self, then: Tensor, now: Tensor, mask: Tensor) -> Tensor:
+        """Return how far the values have moved, (P,M): the mean square over agents and actions, (P,M,N,A)."""
+        return (now - then).square().mean(dim=(2, 3))
+
+    def score(self, batch: Packed, rng: np.random.Generator) -> Tensor:
+        """Return the sum of all values with random signs; the Fisher information is INFORMATION times its squared gradient.
+
+        In the square, the products of two different values cancel on average.
+        """
+        values = q_values(self.net, batch) * batch.real[:, :, None, None]  # (P,M,N,A)
+        signs = torch.from_numpy(rng.choice([-1.0, 1.0], values.shape).astype(np.float32)).to(self.device)
+        return (signs * values).sum()
 
     def _parts(self) -> dict[str, nn.Module]:
         return {
@@ -175,22 +190,13 @@ class Learner:
     def state_arrays(self) -> dict[str, Any]:
         """Return weights, targets and the optimiser's moments, for a checkpoint."""
         arrays: dict[str, Any] = {part: weights(module) for part, module in self._parts().items()}
-        moments = self.optimiser.state_dict()["state"]
-        arrays["adam"] = {
-            str(k): {name: value.cpu().numpy() for name, value in state.items()} for k, state in moments.items()
-        }
-        return arrays
+        return {**arrays, "adam": adam_arrays(self.optimiser)}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Load the arrays that `state_arrays` returned."""
         for part, module in self._parts().items():
             set_weights(module, arrays.get(part, {}))
-        whole = self.optimiser.state_dict()
-        whole["state"] = {
-            int(k): {name: torch.from_numpy(np.asarray(value)) for name, value in state.items()}
-            for k, state in arrays.get("adam", {}).items()
-        }
-        self.optimiser.load_state_dict(whole)
+        load_adam(self.optimiser, arrays.get("adam", {}))
 
     @property
     def device(self) -> torch.device:
@@ -205,6 +211,34 @@ class Learner:
         """Copy the networks to their targets."""
         self.target_net.load_state_dict(self.net.state_dict())
         self.target_mixers.load_state_dict(self.mixers.state_dict())
+
+
+def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign: float = 1.0) -> Term:
+    """Return the TD loss on another replay, with the reward times `sign`."""
+    rng = np.random.default_rng(seed)
+
+    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+        other = replay.sample(batch_size, rng, learner.device, learner.config.bootstrap_at_limit)
+        other = replace(other, reward=sign * other.reward)
+        return learner.td_loss(other, play)
+
+    return term
+
+
+def adam_arrays(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return an optimiser's moments as arrays, for a checkpoint."""
+    moments = optimiser.state_dict()["state"]
+    return {str(k): {name: value.cpu().numpy() for name, value in state.items()} for k, state in moments.items()}
+
+
+def load_adam(optimiser: torch.optim.Optimizer, arrays: Mapping[str, Any]) -> None:
+    """Load the moments that `adam_arrays` returned."""
+    whole = optimiser.state_dict()
+    whole["state"] = {
+        int(k): {name: torch.from_numpy(np.asarray(value)) for name, value in state.items()}
+        for k, state in arrays.items()
+    }
+    optimiser.load_state_dict(whole)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from macop_aht.learner.networks import Stack
-from macop_aht.learner.training import Training
+from macop_aht.learner.phase import AnyTraining
 from macop_aht.methods import phases
 from macop_aht.methods.borrowed import Groups, borrow, lessons_of
 from macop_aht.methods.macop import MacopConfig
@@ -60,7 +60,7 @@ def _learn(setup: Setup[Sequential], k: int, name: str, before: Learned, groups:
     return Learned(ego, Decision(group=name, returns=returns, heads=1), memory)
 
 
-def join(setup: Setup[Sequential], lesson: Lesson, losses: Losses | None = None) -> Training:
+def join(setup: Setup[Sequential], lesson: Lesson, losses: Losses | None = None) -> AnyTraining:
     """Train with the lesson's group by L_com, and what is added to it; return the finished training."""
     return phases.join(setup, lesson.phase, lesson.net, lesson.group, setup.config.ego, lesson.seed, losses)
 

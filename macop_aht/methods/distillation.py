@@ -20,14 +20,14 @@ from macop_aht.learner.seats import Exploration, Seating
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Term
 from macop_aht.methods import terms
-from macop_aht.methods.phases import Settings, Setup, ego_mixer, snapshots_of
-from macop_aht.methods.rehearsal import replay_of, share_out
+from macop_aht.methods.phases import Settings, Setup, snapshots_of
+from macop_aht.methods.rehearsal import replay_of, share_out, state_width
 
 
 def loss(setup: Setup[Settings], ego: Ego, memory: Mapping[str, Any], training: TrainingConfig, seed: int) -> Term:
     """Return the distillation term, on a batch with as many kept episodes of every lesson."""
     then = teachers(ego, snapshots_of(setup, memory), memory["taught"])
-    replay = replay_of(setup.world, memory["kept"], ego_mixer(setup.world, training))
+    replay = replay_of(setup.world, memory["kept"])
     return terms.distillation(then, replay, min(ceil(training.batch / then.population), len(replay)), [seed, 3])
 
 
@@ -41,12 +41,14 @@ def teachers(ego: Ego, snapshots: Sequence[Sequence[Tensor]], lessons: Mapping[s
     return Stack.gather([(network, 0) for network in networks]).requires_grad_(False)
 
 
-def remember(memory: Mapping[str, Any], head: int, episodes: Replay, total: int, seed: int) -> dict[str, Any]:
+def remember(
+    memory: Mapping[str, Any], head: int, episodes: Replay, total: int, seed: int, state: int
+) -> dict[str, Any]:
     """Return the memory after a lesson: the newest snapshot with this head is the teacher for the group of these episodes."""
     before = memory.get("taught", {"head": np.zeros(0, np.int64), "snapshot": np.zeros(0, np.int64)})
     newest = len(memory["snapshots"]) - 1
     taught = {"head": np.append(before["head"], head), "snapshot": np.append(before["snapshot"], newest)}
-    kept = share_out(total, memory.get("kept", {}), episodes, np.random.default_rng([seed, 4]))
+    kept = share_out(total, memory.get("kept", {}), episodes, np.random.default_rng([seed, 4]), state)
     return {**memory, "taught": taught, "kept": kept}
 
 
@@ -55,7 +57,7 @@ def played(
 ) -> Replay:
     """Return so many episodes of a head with a group, explored as much as at the end of a training."""
     world, own, envs = setup.world, range(setup.world.controllable), min(training.envs, episodes)
-    replay = Replay(world, 1, episodes + envs, ego_mixer(world, training) == "qmix", own)
+    replay = Replay(world, 1, episodes + envs, state_width(world, training), own)
     seating = Seating.cross_play(ego, group, np.array([[head, 0]]), envs, world.controllable)
     collector = Collector(world, seating, np.zeros(envs, dtype=np.int64), replay, seed, setup.device)
     epsilon = np.where(np.isin(np.arange(world.n_agents), own), training.epsilon_end, 0.0)

@@ -7,6 +7,8 @@ The TD loss is a squared error: the negative log-likelihood of a normal distribu
 information is 2 E[(dQ/dtheta)^2]. It is summed over all actions, since the greedy policy depends on the values of all. To first
 order, the penalty is then mu times the mean square by which earlier values change. The squared gradient of the loss itself would
 vanish with the TD errors, that is where a group was learnt well.
+
+With PPO it is the Fisher information of the policy, E[(d log pi/dtheta)^2].
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from torch import Tensor
 
 from macop_aht.config import at_least, setting
 from macop_aht.learner.networks import Stack
+from macop_aht.learner.phase import AnyLearner
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.update import Learner, Term, q_values
+from macop_aht.learner.update import Term
 from macop_aht.methods import continual
 from macop_aht.methods.continual import Lesson
 from macop_aht.methods.macop import MacopConfig
@@ -73,28 +76,22 @@ def penalty(net: Stack, importance: Sequence[Tensor]) -> Term:
     """sum_j F_j (theta_j - theta*_j)^2, where theta* are the weights as they are now."""
     here = [part.detach().clone() for part in net.parameters()]
 
-    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+    def term(learner: AnyLearner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         parts = zip(importance, learner.net.parameters(), here, strict=True)
         return torch.stack([(weight * (new - old) ** 2).sum() for weight, new, old in parts]).sum().expand(1)
 
     return term
 
 
-def fisher(learner: Learner, replay: Replay, episodes: int, rng: np.random.Generator) -> list[Tensor]:
-    """2 E[sum (dQ/dtheta)^2] over the steps of some episodes, the sum being over agents and actions.
-
-    The sum of the squares is had from one gradient per episode: that of the sum of all values with random signs, in whose square
-    the products of two different values cancel on average.
-    """
+def fisher(learner: AnyLearner, replay: Replay, episodes: int, rng: np.random.Generator) -> list[Tensor]:
+    """Return the Fisher information of every weight, the mean over the steps of some episodes; see `score` of the learners."""
     parameters = list(learner.net.parameters())
     total, steps = [torch.zeros_like(part) for part in parameters], 0
     for _ in range(episodes):
         episode = replay.sample(1, rng, learner.device)
-        values = q_values(learner.net, episode) * episode.real[:, :, None, None]  # (1,M,N,A)
-        signs = torch.from_numpy(rng.choice([-1.0, 1.0], values.shape).astype(np.float32)).to(learner.device)
-        gradients = torch.autograd.grad((signs * values).sum(), parameters)
+        gradients = torch.autograd.grad(learner.score(episode, rng), parameters)
         for sums, gradient in zip(total, gradients, strict=True):
-            sums += 2 * gradient**2
+            sums += learner.INFORMATION * gradient**2
         steps += int(episode.real.sum())
     return [sums / max(steps, 1) for sums in total]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from macop_aht.config import at_least, setting
-from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.experience import self_play
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import (
     EgoConfig,
@@ -64,7 +64,7 @@ def independent_teams(setup: Setup[FcpConfig]) -> Teams:
     """L_sp alone."""
     config, seed = setup.config.teammates, setup.phase_seed(0)
     teams = Teams.fresh(setup, config.population, config.training, seed)
-    alone = self_play_source(setup.world, teams.net, config.training, seed, setup.device)
+    alone = self_play(teams.net, config.training, seed)
     train_teams(setup, "population", teams, [alone], config.training, config.steps, seed, losses={})
     return teams
 

@@ -11,18 +11,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from macop_aht.config import ConfigError, at_least, setting
+from macop_aht.learner.experience import Experience, environments, self_play
 from macop_aht.learner.networks import Stack
-from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector
 from macop_aht.learner.seats import Seating
-from macop_aht.learner.selfplay import self_play_source
-from macop_aht.learner.training import Source, TrainingConfig
-from macop_aht.learner.update import Term
-from macop_aht.methods import terms
+from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.fcp import stages_from_preset, two_stages
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.methods.phases import EgoConfig, Result, Setup, TeammatesConfig, Teams, shares, train_teams
+from macop_aht.methods.phases import EgoConfig, Result, Setup, TeammatesConfig, Teams, train_teams
 from macop_aht.runs.journal import Journal
+
+HALF = 0.5  # share of cross-play in each of the two seats, relative to self-play
 
 
 @dataclass(frozen=True)
@@ -55,36 +53,34 @@ def incompatible_teams(setup: Setup[LipoConfig]) -> Teams:
     config, seed, world = setup.config.teammates, setup.phase_seed(0), setup.world
     training = config.training
     teams = Teams.fresh(setup, config.population, training, seed)
-    sources = [self_play_source(world, teams.net, training, seed, setup.device)]
-    losses: dict[str, tuple[float, Term]] = {}
-    seats = {"ego": range(world.controllable), "teammate": range(world.controllable, world.n_agents)}
-    for k, (name, own) in enumerate(seats.items(), start=3):
-        sources.append(with_each_other(setup, teams.net, training, seed + k, own))
-        negated = terms.td_on(sources[-1].collector.replay, training.batch, [seed, k], "cross", sign=-1.0)
-        losses[f"cross_as_{name}"] = (setup.config.alpha_cross / 2, negated)
-    train_teams(setup, "population", teams, sources, training, config.steps, seed, losses)
+    experiences = [self_play(teams.net, training, seed)]
+    for k, own in enumerate([range(world.controllable), range(world.controllable, world.n_agents)], start=3):
+        crossed = with_each_other(setup, teams.net, training, seed + k, own)
+        experiences.append(replace(crossed, weight=setup.config.alpha_cross / 2, draws=[seed, k]))
+    train_teams(setup, "population", teams, experiences, training, config.steps, seed, {})
     return teams
 
 
 def with_each_other(
     setup: Setup[LipoConfig], net: Stack, training: TrainingConfig, seed: int, seats: Sequence[int]
-) -> Source:
-    """Every member in those seats, where it explores, with every other in the rest; a batch has as much of each partner."""
-    world, others = setup.world, net.population - 1
-    envs, capacity = shares(training, others)
-    owner, partner, ring = pairing(net.population, envs)
-    replay = Replay(world, net.population, capacity, training.mixer == "qmix", seats, rings=others)
+) -> Experience:
+    """Every member in those seats, where it explores, with every other in the rest; a batch has as much of each partner.
+
+    The team's reward is negated.
+    """
+    others = net.population - 1
+    owner, partner, place = pairing(net.population, environments(training, others, HALF))
     pairs = np.stack([owner, partner] if 0 in seats else [partner, owner], axis=1)
-    seating = Seating.cross_play(net, net, pairs, 1, world.controllable)
-    return Source(Collector(world, seating, owner, replay, seed, setup.device, ring), share=0.5, explorers=seats)
+    seating = Seating.cross_play(net, net, pairs, 1, setup.world.controllable)
+    return Experience(seating, owner, seed, seats, place, others, share=HALF, play="cross", sign=-1.0)
 
 
 def pairing(population: int, each: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every member with every other in `each` environments: owners, their partners, and the ring of that pair, (B,) each."""
+    """Every member with every other in `each` environments: owners, partners, and the partner's place among its owner's, (B,)."""
     others = population - 1
     environment = np.arange(population * others * each)
     owner, place = environment // (others * each), environment % others
-    return owner, (owner + 1 + place) % population, owner * others + place
+    return owner, (owner + 1 + place) % population, place
 
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> LipoConfig:

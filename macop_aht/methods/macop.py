@@ -15,13 +15,11 @@ import torch
 
 from macop_aht.config import at_least, setting, within
 from macop_aht.episodes.heads import choose_head, turns
+from macop_aht.learner.experience import Experience, Recorder, environments, self_play
 from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector
 from macop_aht.learner.seats import Seating, greedy_returns
-from macop_aht.learner.selfplay import self_play_source
-from macop_aht.learner.training import Source, TrainingConfig
-from macop_aht.learner.update import Term
+from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import distillation, terms
 from macop_aht.methods.phases import (
     EgoConfig,
@@ -38,6 +36,7 @@ from macop_aht.methods.phases import (
     train_teams,
     with_snapshot,
 )
+from macop_aht.methods.rehearsal import state_width
 from macop_aht.runs.journal import Journal
 from macop_aht.runs.records import Decision
 
@@ -139,37 +138,39 @@ def _train_teammates(
     setup: Setup[MacopConfig], phase: str, training: TrainingConfig, teams: Teams, seed: int, ego: Ego | None
 ) -> None:
     world, config, net = setup.world, setup.config, teams.net
-    sources = [self_play_source(world, net, training, seed, setup.device)]
-    losses: dict[str, tuple[float, Term]] = {}
+    alone, losses = self_play(net, training, seed), {}
     if config.alpha_div:
         losses["diversity"] = (config.alpha_div, terms.diversity(config.diversity_every))
+    experiences = [alone]
     if ego is not None and config.incompatibility == "novelty":
-        terms.pay_for_novelty(sources[0].collector, ego, world.controllable, setup.device)
+        experiences = [replace(alone, attach=terms.pay_for_novelty(ego, world.controllable, setup.device))]
     elif ego is not None and config.alpha_incom:
-        sources.append(_against_ego(setup, ego, net, seed + 1))
-        negated = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "cross", sign=-1.0)
-        losses["incompatibility"] = (config.alpha_incom, negated)
-    train_teams(setup, phase, teams, sources, training, config.teammate_steps, seed, losses)
+        experiences.append(_against_ego(setup, ego, net, seed))
+    train_teams(setup, phase, teams, experiences, training, config.teammate_steps, seed, losses)
 
 
-def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> Source:
-    """Cross-play of every group with the ego, which draws a head for every episode; the groups' seats are kept."""
-    world, training, rng = setup.world, setup.config.mutation, np.random.default_rng(seed)
-    teammates = range(world.controllable, world.n_agents)
-    replay = Replay(world, net.population, training.capacity, training.mixer == "qmix", teammates)
-    owner = np.repeat(np.arange(net.population), training.envs)
-    pairs = np.stack([np.zeros_like(owner), owner], axis=1)
-    seating = Seating.cross_play(ego, net, pairs, 1, world.controllable)
-    collector = Collector(world, seating, owner, replay, seed, setup.device)
+def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> Experience:
+    """Cross-play of every group with the ego, which draws a head for every episode: L_incom, the team's reward negated.
 
-    def draw_heads(over: np.ndarray, *_: np.ndarray) -> None:
-        newest = rng.random(over.sum()) < setup.config.newest_head
-        anyone = rng.integers(0, ego.n_heads, over.sum())
-        collector.rollout.reseat(over, np.where(newest, ego.n_heads - 1, anyone))
+    It is the experience of the groups' seats.
+    """
+    world, config, rng = setup.world, setup.config, np.random.default_rng(seed + 1)
+    owner = np.repeat(np.arange(net.population), environments(config.mutation))
+    seating = Seating.cross_play(ego, net, np.stack([np.zeros_like(owner), owner], axis=1), 1, world.controllable)
 
-    draw_heads(np.ones(len(owner), dtype=np.bool_))
-    collector.when_over.append(draw_heads)
-    return Source(collector, explorers=teammates)
+    def attach(recorder: Recorder) -> None:
+        def draw_heads(over: np.ndarray, *_: np.ndarray) -> None:
+            newest = rng.random(over.sum()) < config.newest_head
+            anyone = rng.integers(0, ego.n_heads, over.sum())
+            recorder.rollout.reseat(over, np.where(newest, ego.n_heads - 1, anyone))
+
+        draw_heads(np.ones(len(owner), dtype=np.bool_))
+        recorder.when_over.append(draw_heads)
+
+    return Experience(
+        seating, owner, seed + 1, range(world.controllable, world.n_agents), play="cross", weight=config.alpha_incom,
+        sign=-1.0, draws=[seed, 2], attach=attach,
+    )  # fmt: skip
 
 
 def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]:
@@ -353,7 +354,8 @@ def expand(
     ego.add_head(head)
     memory = with_snapshot(memory, ego.backbone)
     if config.alpha_distil:
-        memory = distillation.remember(memory, count, episodes, config.kept_episodes, seed)
+        state = state_width(setup.world, config.ego)
+        memory = distillation.remember(memory, count, episodes, config.kept_episodes, seed, state)
     return Learned(ego, decision, memory)
 
 
@@ -362,7 +364,8 @@ def _as_before(setup: Setup[MacopConfig], before: Learned, decision: Decision, g
     config, memory, best = setup.config, before.memory, decision.best_head
     if config.alpha_distil and best is not None:
         episodes = distillation.played(setup, before.ego, best, group, config.ego, config.kept_episodes, seed)
-        memory = distillation.remember(memory, best, episodes, config.kept_episodes, seed)
+        state = state_width(setup.world, config.ego)
+        memory = distillation.remember(memory, best, episodes, config.kept_episodes, seed, state)
     return Learned(before.ego, decision, memory)
 
 

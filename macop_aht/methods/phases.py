@@ -6,8 +6,7 @@ A phase is given a `Setup` and what came out of the phases before, and returns s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -15,20 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting
+from macop_aht.learner.experience import Experience, environments, self_play
 from macop_aht.learner.mixers import MixerName, Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
-from macop_aht.learner.replay import Replay
-from macop_aht.learner.rollout import Collector
+from macop_aht.learner.phase import AnyTraining, Mixers, begin
 from macop_aht.learner.seats import Seating, greedy_returns
-from macop_aht.learner.selfplay import self_play_source
-from macop_aht.learner.training import Progress, Source, Training, TrainingConfig
-from macop_aht.learner.update import Learner, Term
-from macop_aht.methods import terms
+from macop_aht.learner.training import Progress, TrainingConfig
+from macop_aht.learner.update import Losses
 from macop_aht.runs.records import Decision, PhaseNote
 from macop_aht.scenarios.spec import World
 
+KEPT = 1_000  # episodes of an ego with each group that PPO keeps for later, where Q-learning keeps its replay buffer
 Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
-Losses = Mapping[str, tuple[float, Term]]  # what is added to the TD loss, by name: weight and term
 
 
 class Settings(Protocol):
@@ -66,7 +63,7 @@ def _mixer_name(has_weights: bool) -> MixerName:
     return "qmix" if has_weights else "vdn"
 
 
-def run(setup: Setup[Settings], phase: str, training: Training) -> Training:
+def run(setup: Setup[Settings], phase: str, training: AnyTraining) -> AnyTraining:
     """Train to the end, and tell whoever watches; return the finished training."""
     while not training.done:
         training.step()
@@ -116,12 +113,6 @@ def ego_mixer(world: World, training: TrainingConfig) -> MixerName:
     return training.mixer if world.controllable > 1 else "vdn"
 
 
-def shares(training: TrainingConfig, rings: int) -> tuple[int, int]:
-    """Environments and capacity of each of so many rings that a member's episodes go to: room for its part of a batch."""
-    envs, batch = ceil(training.envs / rings), ceil(training.batch / rings)
-    return envs, max(training.capacity // rings, envs + batch)
-
-
 # --- Groups
 
 
@@ -150,16 +141,16 @@ def train_teams(
     setup: Setup[Settings],
     phase: str,
     teams: Teams,
-    sources: Sequence[Source],
+    experiences: Sequence[Experience],
     training: TrainingConfig,
     steps: int,
     seed: int,
     losses: Losses,
 ) -> None:
-    """Train teams by L_sp, the TD loss on the first source, and what a method adds to it."""
+    """Train teams by L_sp, the loss on the first experience, and what a method adds to it."""
     cross = mixer(setup, training.mixer, teams.net.population, seed + 2)
-    learner = Learner(teams.net, teams.mixer, training.update, cross)
-    run(setup, phase, Training(training, learner, sources, steps, seed, losses))
+    mixers: Mixers = {"self": teams.mixer, "cross": cross}
+    run(setup, phase, begin(setup.world, teams.net, experiences, training, steps, seed, losses, mixers))
 
 
 @dataclass
@@ -198,34 +189,34 @@ def join(
     seed: int,
     losses: Losses | None = None,
     demonstrations: float = 0.0,
-) -> Training:
+) -> AnyTraining:
     """Train a network of one member in the ego's seats with groups: L_com, and what a method adds to it.
 
     Every group has as many environments and as many episodes of a batch as every other. `demonstrations` is the share of
-    the groups' self-play in the replay. Return the finished training.
+    the groups' self-play in what it learns from. Return the finished training.
     """
-    training, self_play = config.training, config.self_play
-    world, own, many = setup.world, range(setup.world.controllable), groups.population
-    mixing = ego_mixer(world, training)
-    each, capacity = shares(training, many)
-    group, ego = np.repeat(np.arange(many), each), np.zeros(many * each, dtype=np.int64)
-    replay = Replay(world, 1, capacity, mixing == "qmix", own, rings=many)
-    pairs = np.stack([np.zeros(many, dtype=np.int64), np.arange(many)], axis=1)
-    together = Seating.cross_play(net, groups, pairs, each, world.controllable)
-    sources = [Source(Collector(world, together, ego, replay, seed, setup.device, ring=group), explorers=own)]
-    added: dict[str, tuple[float, Term]] = {}
-    if self_play:
-        sources.append(self_play_source(world, net, training, seed + 1, setup.device))
-        with_itself = terms.td_on(sources[1].collector.replay, training.batch, [seed, 2], "self")
-        added["self_play"] = (self_play, with_itself)
+    training, world, many = config.training, setup.world, groups.population
+    own, pairs = range(world.controllable), np.stack([np.zeros(many, dtype=np.int64), np.arange(many)], axis=1)
+    each = environments(training, many)
+    seating = Seating.cross_play(net, groups, pairs, each, world.controllable)
+    together = _with_groups(seating, np.repeat(np.arange(many), each), many, seed, own)
+    experiences = [replace(together, keep=KEPT)]
+    if config.self_play:
+        alone = self_play(net, training, seed + 1)
+        experiences.append(replace(alone, weight=config.self_play, draws=[seed, 2]))
     if demonstrations:
-        demonstrator = Collector(world, Seating.teams(groups, group), ego, replay, seed + 2, setup.device, ring=group)
-        sources.append(Source(demonstrator, demonstrations / (1 - demonstrations), explorers=()))
-    added |= losses or {}
-    names = (training.mixer if self_play else "vdn", mixing)  # of self-play, and with the groups
-    mixers = [mixer(setup, name, 1, seed + k) for k, name in enumerate(names, start=1)]
-    learner = Learner(net, mixers[0], training.update, cross=mixers[1])
-    return run(setup, phase, Training(training, learner, sources, config.steps, seed, added, play="cross"))
+        share = demonstrations / (1 - demonstrations)
+        group = np.repeat(np.arange(many), environments(training, many, share))
+        shown = _with_groups(Seating.teams(groups, group), group, many, seed + 2, own)
+        experiences.append(replace(shown, share=share, demonstration=True))
+    names = (training.mixer if config.self_play else "vdn", ego_mixer(world, training))
+    mixers: Mixers = {"self": mixer(setup, names[0], 1, seed + 1), "cross": mixer(setup, names[1], 1, seed + 2)}
+    return run(setup, phase, begin(world, net, experiences, training, config.steps, seed, losses, mixers))
+
+
+def _with_groups(seating: Seating, group: np.ndarray, groups: int, seed: int, own: range) -> Experience:
+    """Return a lone network's experience in its own seats with groups."""
+    return Experience(seating, np.zeros_like(group), seed, own, group, groups, play="cross")
 
 
 def fresh_ego(setup: Setup[Settings], heads: int, seed: int) -> Ego:

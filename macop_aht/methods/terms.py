@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from macop_aht.learner.networks import Backbone, Ego, Stack, encode
+from macop_aht.learner.experience import Recorder
+from macop_aht.learner.networks import Backbone, Ego, Stack
+from macop_aht.learner.phase import AnyLearner
 from macop_aht.learner.replay import Packed, Replay
-from macop_aht.learner.rollout import Collector
 from macop_aht.learner.threads import begin
-from macop_aht.learner.update import Learner, Play, Term, masked_mean, q_values
+from macop_aht.learner.update import Term, masked_mean, q_values
 
 Norm = Literal["squared", "plain"]
 
@@ -37,7 +37,7 @@ def diversity(every: int) -> Term:
     On every `every`-th episode of the batch: in all of them, it would cost more than all the rest.
     """
 
-    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+    def term(learner: AnyLearner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         part, index = batch.every(every)
         others = begin(_everywhere, learner.net, part)
         mine, population = q()[:, index], learner.net.population
@@ -65,18 +65,6 @@ def _side_by_side(batch: Packed) -> tuple[Tensor, list[int]]:
     return batch.inputs.movedim(0, 2).flatten(0, 2).unsqueeze(0), counts
 
 
-def td_on(replay: Replay, batch_size: int, seed: Sequence[int], play: Play, sign: float = 1.0) -> Term:
-    """The TD loss on another replay, with the reward times `sign`."""
-    rng = np.random.default_rng(seed)
-
-    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
-        other = replay.sample(batch_size, rng, learner.device, learner.config.bootstrap_at_limit)
-        other = replace(other, reward=sign * other.reward)
-        return learner.td_loss(other, play)
-
-    return term
-
-
 def distance(backbone: Backbone, snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Tensor:
     """The mean over the snapshots of ||backbone - snapshot||, Eq. 7: ()."""
     total = torch.zeros((), device=next(backbone.parameters()).device)
@@ -91,56 +79,90 @@ def distance(backbone: Backbone, snapshots: Sequence[Sequence[Tensor]], norm: No
 def regulariser(snapshots: Sequence[Sequence[Tensor]], norm: Norm) -> Term:
     """Keeps the backbone near the snapshots."""
 
-    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+    def term(learner: AnyLearner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         return distance(learner.net.backbone, snapshots, norm).expand(1)
 
     return term
 
 
 def distillation(teachers: Stack, replay: Replay, batch_size: int, seed: Sequence[int]) -> Term:
-    """Return the term that keeps the values of old heads, as the backbone that is being trained gives them, near their teachers'.
+    """Return the term that keeps the outputs of old heads, with the backbone that is being trained, near their teachers'.
 
     `teachers` are the old heads, each with the backbone of its time; member k of the replay has episodes with the group of
-    head k. The mean square over heads, their episodes' steps, agents and actions.
+    head k. The mean over heads and their episodes' steps.
     """
     rng = np.random.default_rng(seed)
 
-    def term(learner: Learner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+    def term(learner: AnyLearner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
         kept = replay.sample(batch_size, rng, learner.device)
-        values_then = begin(torch.no_grad()(q_values), teachers, kept)
+        outputs_then = begin(torch.no_grad()(q_values), teachers, kept)
         hidden = learner.net.backbone(*_side_by_side(kept))
         now = teachers.heads(hidden.view(-1, teachers.population, hidden.shape[-1]).movedim(1, 0))  # (K,M*N,A)
-        then = values_then()
-        off = (now.view_as(then) - then).square().mean(dim=(2, 3))  # (K,M)
+        then = outputs_then()
+        off = learner.difference(then, now.view_as(then), kept.mask)  # (K,M)
         return masked_mean(off, kept.real).mean().expand(1)
 
     return term
 
 
-def agreement(ego: Ego, obs: Tensor, mask: Tensor, action: Tensor) -> float:
-    """The largest share, over the ego's heads, of an episode's steps in which the ego in that place would have acted the same.
+def cloning(teachers: Stack, replay: Replay, batch_size: int, seed: Sequence[int]) -> Term:
+    """Return the term that keeps a network's outputs near its teachers', each in episodes of its own member of the replay."""
+    rng = np.random.default_rng(seed)
 
-    Of the first agents, as many as are given: (T,N,D) (T,N,A) bool (T,N).
+    def term(learner: AnyLearner, batch: Packed, q: Callable[[], Tensor]) -> Tensor:
+        kept = replay.sample(batch_size, rng, learner.device)
+        with torch.no_grad():
+            then = q_values(teachers, kept)
+        now = learner.net(*_side_by_side(kept)).view(-1, kept.action.shape[-1], teachers.population, then.shape[-1])
+        off = learner.difference(then, now.movedim(2, 0), kept.mask)
+        return masked_mean(off, kept.real).mean().expand(1)
+
+    return term
+
+
+# --- Novelty
+
+
+def agreement(ego: Ego, batch: Packed, agents: int) -> Tensor:
+    """Return in which steps the ego would have played the same in its seats, by each of its heads: the share of agents (K,M).
+
+    The batch has one member; its first agents, as many as are given, are those of the ego's seats.
     """
-    steps, agents = action.shape
-    last_action = torch.cat([torch.full_like(action[:1], -1), action[:-1]])
-    inputs = encode(ego.shape, obs, last_action, torch.arange(agents, device=obs.device).expand(steps, agents))
+    inputs, counts = batch.inputs[0, :, :agents].flatten(0, 1), [count * agents for count in batch.counts]
     with torch.no_grad():
-        q = ego(inputs.flatten(0, 1).unsqueeze(0), [agents] * steps).unflatten(1, (steps, agents))  # (K,T,N,A)
-    same = q.masked_fill(~mask, -torch.inf).argmax(dim=-1) == action
-    return float(same.float().mean(dim=(1, 2)).max())
+        q = ego(inputs.unsqueeze(0), counts).unflatten(1, (-1, agents))  # (K,M,m,A)
+    same = q.masked_fill(~batch.mask[:, :, :agents], -torch.inf).argmax(dim=-1) == batch.action[:, :, :agents]
+    return same.float().mean(dim=-1)
 
 
-def pay_for_novelty(collector: Collector, ego: Ego, controllable: int, device: torch.device) -> None:
-    """From now on, an episode's rewards are multiplied by 1 - agreement as it enters the replay."""
-    replay = collector.replay
+def agreements(
+    ego: Ego, replay: Replay, ring: np.ndarray, slot: np.ndarray, agents: int, device: torch.device
+) -> np.ndarray:
+    """Return the largest share, over the ego's heads, of each episode's steps in which it would have played the same: (R,)."""
+    batch = replay.pack(slot[None], device, ring=ring[None])
+    same = agreement(ego, batch, agents).cpu().numpy()
+    episode = np.concatenate([np.arange(count) for count in batch.counts])  # of each row, the longest first
+    total = np.stack([np.bincount(episode, head) for head in same])  # (K,R)
+    length = replay.length[ring, slot]
+    order = np.argsort(-length, kind="stable")
+    found = np.empty(len(ring))
+    found[order] = (total / length[order]).max(axis=0)
+    return found
 
-    def tell(over: np.ndarray, member: np.ndarray, slot: np.ndarray) -> None:
-        for at in zip(member, slot, strict=True):
-            taken = slice(replay.length[at])
-            if replay.reward[at][taken].any():
-                parts = (replay.obs[at], replay.mask[at], replay.action[at])
-                seen = [torch.from_numpy(part[taken, :controllable]).to(device) for part in parts]
-                replay.reward[at] *= 1.0 - agreement(ego, *seen)
 
-    collector.when_over.append(tell)
+def pay_for_novelty(ego: Ego, controllable: int, device: torch.device) -> Callable[[Recorder], None]:
+    """Return what multiplies the rewards of a recorder's episodes by 1 - agreement, as they enter its replay."""
+
+    def attach(recorder: Recorder) -> None:
+        replay = recorder.replay
+
+        def tell(over: np.ndarray, ring: np.ndarray, slot: np.ndarray) -> None:
+            paid = replay.reward[ring, slot].any(axis=1)
+            if paid.any():
+                at = ring[paid], slot[paid]
+                novel = 1.0 - agreements(ego, replay, *at, controllable, device)
+                replay.reward[at] *= novel[:, None].astype(np.float32)
+
+        recorder.when_over.append(tell)
+
+    return attach

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from macop_aht.config import at_least, setting
-from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.experience import self_play
 from macop_aht.methods import terms
 from macop_aht.methods.fcp import stages_from_preset, two_stages
 from macop_aht.methods.macop import MacopConfig
@@ -39,7 +39,7 @@ def diverse_teams(setup: Setup[TrajediConfig]) -> Teams:
     """L_sp + alpha_div L_div."""
     config, seed = setup.config.teammates, setup.phase_seed(0)
     teams = Teams.fresh(setup, config.population, config.training, seed)
-    alone = self_play_source(setup.world, teams.net, config.training, seed, setup.device)
+    alone = self_play(teams.net, config.training, seed)
     losses = {"diversity": (setup.config.alpha_div, terms.diversity(setup.config.diversity_every))}
     train_teams(setup, "population", teams, [alone], config.training, config.steps, seed, losses)
     return teams

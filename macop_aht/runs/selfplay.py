@@ -11,9 +11,10 @@ import numpy as np
 
 from macop_aht.config import from_mapping
 from macop_aht.learner.device import choose_device
+from macop_aht.learner.phase import AnyTraining
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
 from macop_aht.learner.threads import use_threads
-from macop_aht.learner.training import Progress, Training
+from macop_aht.learner.training import Progress
 from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import SELF_PLAY, RunFolder
 from macop_aht.runs.lock import folder_lock
@@ -67,7 +68,7 @@ def self_play(
         return result
 
 
-def _restore(training: Training, folder: RunFolder, say: Callable[[str], None]) -> int:
+def _restore(training: AnyTraining, folder: RunFolder, say: Callable[[str], None]) -> int:
     """Go on where the newest checkpoint stands; return how many bytes of the metrics stand with it."""
     found = checkpoints.load(folder.checkpoints)
     if not found:
@@ -81,7 +82,7 @@ def _restore(training: Training, folder: RunFolder, say: Callable[[str], None]) 
 
 
 def _loop(
-    training: Training, metrics: Metrics, folder: Path, every: float, watch: Callable[[Progress], None] | None
+    training: AnyTraining, metrics: Metrics, folder: Path, every: float, watch: Callable[[Progress], None] | None
 ) -> None:
     """Step, log and save until the training is done; saving takes a small share of the time, however large the replay is."""
     progress, saved = training.progress, time.perf_counter()
@@ -99,7 +100,7 @@ def _loop(
             every = max(every, (saved - now) / CHECKPOINT_SHARE) if every > 0 else 0.0
 
 
-def _save(training: Training, metrics: Metrics, folder: Path) -> None:
+def _save(training: AnyTraining, metrics: Metrics, folder: Path) -> None:
     arrays, note = training.state()
     checkpoints.save(folder, training.progress.steps, arrays, {**note, "metrics": metrics.size})
 

@@ -183,7 +183,7 @@ def test_packing_keeps_only_what_exists():
 
 def test_replay_is_a_ring_and_hides_unfinished_episodes():
     world = build("LBF4")
-    replay = Replay(world, 2, capacity=3, with_state=False)
+    replay = Replay(world, 2, capacity=3, state=0)
     rng = np.random.default_rng(0)
     assert len(replay) == 0
     first = replay.begin(np.array([0, 0, 1, 1]))
@@ -339,7 +339,7 @@ def test_what_is_collected_is_what_was_played():
     """The replay's Q values, recomputed over whole episodes, choose the actions that were taken step by step."""
     world = build("LBF4")
     net = Stack(Shape.of(world), 3, generator())
-    replay = Replay(world, 3, capacity=40, with_state=True)
+    replay = Replay(world, 3, capacity=40, state=world.state_dim)
     collector = Collector(world, Seating.self_play(net, 4), np.repeat(np.arange(3), 4), replay, seed=0, device=CPU)
     finished = 0
     while len(replay) < 8:
@@ -424,7 +424,7 @@ def test_some_seats_alone_are_kept_and_learnt_from():
     """A replay of the ego's seats gives the network's own values of these agents, and no other agent's."""
     world = build("CN3")
     net = Stack(Shape.of(world), 2, generator())
-    whole, part = (Replay(world, 2, 40, with_state=True, seats=seats) for seats in (None, (0, 2)))
+    whole, part = (Replay(world, 2, 40, state=world.state_dim, seats=seats) for seats in (None, (0, 2)))
     for replay in (whole, part):
         collector = Collector(world, Seating.self_play(net, 4), np.repeat(np.arange(2), 4), replay, seed=0, device=CPU)
         while len(replay) < 8:
@@ -535,7 +535,7 @@ def test_sources_take_turns_by_their_shares_and_exploration_waits_for_a_reward()
     world = build("PP2", limit=4)  # too short for a catch
     net = Stack(Shape.of(world), 2, generator())
     member, config = np.repeat(np.arange(2), 2), TrainingConfig(envs=2, epsilon_steps=1)
-    replays = [Replay(world, 2, 50, with_state=False) for _ in range(2)]
+    replays = [Replay(world, 2, 50, state=0) for _ in range(2)]
     collectors = [Collector(world, Seating.self_play(net, 2), member, replay, 0, CPU) for replay in replays]
     sources = [Source(collectors[0]), Source(collectors[1], share=0.25, explorers=())]
     training = Training(config, Learner(net, Vdn(), config.update), sources, steps=1_000, seed=0)

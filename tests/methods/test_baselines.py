@@ -18,6 +18,7 @@ from macop_aht.evaluation.pool import Entrant
 from macop_aht.evaluation.rows import read_rows
 from macop_aht.learner.mixers import Vdn
 from macop_aht.learner.networks import Ego, Shape, Stack, encode, weights
+from macop_aht.learner.phase import begin
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig
@@ -143,7 +144,7 @@ def test_egos_of_different_methods_start_from_different_weights(monkeypatch):
 
 def marked_replay(rings, capacity=12, filled=None):
     """Episodes of one step, whose reward is 100 * ring + slot."""
-    replay = Replay(build("LBF4", limit=3), 1, capacity, with_state=False, seats=[0], rings=rings)
+    replay = Replay(build("LBF4", limit=3), 1, capacity, state=0, seats=[0], rings=rings)
     for ring in range(rings):
         count = (filled or [capacity] * rings)[ring]
         slots = replay.begin(np.full(count, ring))
@@ -168,7 +169,7 @@ def test_a_batch_has_as_much_of_every_ring():
 
 
 def test_members_draw_from_their_own_rings():
-    replay = Replay(build("LBF4", limit=3), 2, 4, with_state=False, rings=2)
+    replay = Replay(build("LBF4", limit=3), 2, 4, state=0, rings=2)
     for ring in range(4):
         slots = replay.begin(np.full(4, ring))
         replay.reward[ring, slots, 0] = ring
@@ -198,12 +199,11 @@ def test_the_ego_meets_all_groups_alike(monkeypatch):
 
 
 def test_everybody_meets_every_other():
-    owner, partner, ring = lipo.pairing(3, each=2)
-    pairs = list(zip(owner.tolist(), partner.tolist(), ring.tolist(), strict=True))
+    pairs = list(zip(*(part.tolist() for part in lipo.pairing(3, each=2)), strict=True))
     assert pairs == [
         (0, 1, 0), (0, 2, 1), (0, 1, 0), (0, 2, 1),
-        (1, 2, 2), (1, 0, 3), (1, 2, 2), (1, 0, 3),
-        (2, 0, 4), (2, 1, 5), (2, 0, 4), (2, 1, 5),
+        (1, 2, 0), (1, 0, 1), (1, 2, 0), (1, 0, 1),
+        (2, 0, 0), (2, 1, 1), (2, 0, 0), (2, 1, 1),
     ]  # fmt: skip
 
 
@@ -213,9 +213,10 @@ def test_cross_play_counts_against_both(monkeypatch):
     monkeypatch.setattr(lipo, "train_teams", lambda *given: captured.update(given=given))
     config = changed(configure("lipo", MACOP), {"alpha_cross": 0.4, "teammates": {"population": 3}})
     lipo.incompatible_teams(Setup(build("CN3", limit=6), config, 0, CPU))
-    _, _, teams, sources, training, _, seed, losses = captured["given"]
-    _, as_ego, as_mate = sources
-    assert [source.share for source in sources] == [1.0, 0.5, 0.5]
+    setup, _, teams, experiences, training, _, seed, losses = captured["given"]
+    phase = begin(setup.world, teams.net, experiences, training, 100, seed, losses)
+    _, as_ego, as_mate = phase.sources
+    assert [source.share for source in phase.sources] == [1.0, 0.5, 0.5]
     for source, seats in ((as_ego, [0, 1]), (as_mate, [2])):
         collector = source.collector
         assert collector.replay.seats.tolist() == list(source.explorers) == seats
@@ -227,12 +228,12 @@ def test_cross_play_counts_against_both(monkeypatch):
         assert (seated[:, seats] == collector.member[:, None]).all()
         assert (seated[:, partners] == (collector.member[:, None] + 1 + collector.ring[:, None] % 2) % 3).all()
     learner = Learner(teams.net, Vdn(), UpdateConfig())
-    assert {name: weight for name, (weight, _) in losses.items()} == {"cross_as_ego": 0.2, "cross_as_teammate": 0.2}
+    assert [weight for weight, _ in phase.terms.values()] == [0.2, 0.2]
     collector = as_mate.collector
     while len(collector.replay) < training.batch:
         collector.step()
     collector.replay.reward[:] = 1.0  # as if every step had paid
-    loss = losses["cross_as_teammate"][1](learner, None, None)
+    loss = phase.terms["experience 2"][1](learner, None, None)
     collector.replay.reward[:] = -1.0
     same = collector.replay.sample(
         training.batch, np.random.default_rng([seed, 4]), CPU
@@ -284,7 +285,7 @@ def test_fisher_is_of_single_steps():
     net = Stack(Shape.of(build("LBF4")), 1, generator())
     with torch.no_grad():
         net.heads.head2.weight.zero_()
-    replay = Replay(build("LBF4", limit=3), 1, 2, with_state=False, seats=[0])
+    replay = Replay(build("LBF4", limit=3), 1, 2, state=0, seats=[0])
     slots = replay.begin(np.zeros(2, dtype=np.int64))
     replay.mask[0] = True
     replay.action[0] = 1
@@ -318,7 +319,7 @@ def test_what_is_kept_is_split_evenly():
         latest = marked_replay(1)
         latest.reward[0, :, 0] += 1_000 * group
         latest.length[0, :2] = 0  # unfinished
-        memory = rehearsal.share_out(12, memory, latest, rng)
+        memory = rehearsal.share_out(12, memory, latest, rng, state=0)
         slots.append(memory)
     assert [kept["length"].shape for kept in slots] == [(1, 12), (2, 6), (3, 4)]
     assert [int((kept["length"] > 0).sum()) for kept in slots] == [10, 12, 12]  # ten were there to be kept
@@ -339,9 +340,9 @@ def test_rehearsal_is_the_loss_on_earlier_groups():
     for name in ("obs", "mask", "action"):  # the ego's place only
         memory[name] = memory[name][:, :, :, :1]
     memory["state"] = memory["state"][..., :0]
-    term = clear.rehearsal(setup, memory, seed=5)
+    term = clear.rehearsal(setup, {"kept": memory}, seed=5)
     learner = Learner(Stack(Shape.of(world), 1, generator()), Vdn(), UpdateConfig())
-    again = Replay(world, 1, 12, False, [0], rings=2)
+    again = Replay(world, 1, 12, 0, [0], rings=2)
     again.load_arrays({**memory, "next": np.zeros(2, dtype=np.int64), "full": np.array(True)})
     batch = again.sample(8, np.random.default_rng([5, 3]), CPU)
     expected = learner.td_loss(batch, "cross")

@@ -16,12 +16,14 @@ import pytest
 import torch
 
 from macop_aht.config import changed
+from macop_aht.learner.experience import self_play
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
-from macop_aht.learner.selfplay import self_play_source
+from macop_aht.learner.phase import source
+from macop_aht.learner.replay import Replay
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.learner.update import Learner, UpdateConfig, q_values
+from macop_aht.learner.update import Learner, UpdateConfig, q_values, td_on
 from macop_aht.methods import distillation, macop, presets, summary, terms
 from macop_aht.methods.macop import MacopConfig, compatibility, expands, select
 from macop_aht.methods.phases import EgoConfig, Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
@@ -85,14 +87,14 @@ def test_diversity_is_the_divergence_in_every_members_own_states():
 def test_an_update_does_not_depend_on_the_number_of_threads():
     world, found = build("LBF4", limit=6), []
     replay = filled_replay(world, population=3)
-    losses = {"diversity": (0.1, terms.diversity(every=2)), "cross": (0.1, terms.td_on(replay, 8, [0], "cross", -1.0))}
+    losses = {"diversity": (0.1, terms.diversity(every=2)), "cross": (0.1, td_on(replay, 8, [0], "cross", -1.0))}
     for threads in (1, 2):
         use_threads(threads)
         learner = Learner(Stack(Shape.of(world), 3, generator()), Vdn(), UpdateConfig())
         for _ in range(3):
             learner.update(replay.pack(np.tile(np.arange(12), (3, 1)), CPU), losses)
         found.append(weights(learner.net))
-        losses["cross"] = (0.1, terms.td_on(replay, 8, [0], "cross", -1.0))  # its draws once more
+        losses["cross"] = (0.1, td_on(replay, 8, [0], "cross", -1.0))  # its draws once more
     use_threads(1)
     for name, array in found[0].items():
         np.testing.assert_array_equal(array, found[1][name])
@@ -103,7 +105,7 @@ def test_incompatibility_is_the_loss_of_the_negated_reward():
     replay = filled_replay(world, population=2)
     learner = Learner(Stack(Shape.of(world), 2, generator()), Vdn(), UpdateConfig())
     batch = replay.pack(np.tile(np.arange(12), (2, 1)), CPU)
-    term = terms.td_on(replay, 12, [0], "cross", sign=-1.0)  # all twelve episodes, in another order
+    term = td_on(replay, 12, [0], "cross", sign=-1.0)  # all twelve episodes, in another order
     mirrored = replace(batch, reward=-batch.reward)
     expected = learner.td_loss(mirrored)
     torch.testing.assert_close(
@@ -147,17 +149,26 @@ def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
 
 
 def test_agreement_by_hand():
-    """An ego whose two heads always prefer action 1 and action 2, whatever they see."""
-    shape = Shape(obs=2, actions=3, agents=2)
-    ego = Ego(shape, 2, generator())
+    """An ego whose two heads always prefer action 1 and action 2, whatever they see; episodes of two, four and one steps."""
+    world = build("LBF4", limit=5)
+    ego, replay = Ego(Shape.of(world), 2, generator()), Replay(world, 1, 3, state=0)
     with torch.no_grad():
         ego.heads.head2.weight.zero_()
-        ego.heads.head2.bias.copy_(torch.tensor([[0.0, 2.0, 1.0], [0.0, 1.0, 2.0]]))
-    mask = torch.ones(4, 1, 3, dtype=torch.bool)
-    action = torch.tensor([[1], [2], [2], [0]])
-    assert terms.agreement(ego, torch.zeros(4, 1, 2), mask, action) == pytest.approx(2 / 4)  # the second head's
-    mask[3, 0, 1:] = False  # where only action 0 is left, both take it
-    assert terms.agreement(ego, torch.zeros(4, 1, 2), mask, action) == pytest.approx(3 / 4)
+        ego.heads.head2.bias.copy_(torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 2.0, 0.0, 0.0]]))
+    ring = np.zeros(3, dtype=np.int64)
+    slots = replay.begin(ring)
+    replay.mask[:] = True
+    for slot, actions in zip(slots, ([1, 1], [1, 2, 2, 0], [3]), strict=True):
+        replay.action[0, slot, : len(actions), 0] = actions
+    replay.action[:, :, :, 1] = 0  # the teammate's, which does not count
+    replay.end(ring, slots, np.array([2, 4, 1]), np.zeros(3, dtype=np.bool_))
+    assert terms.agreements(ego, replay, ring, slots, 1, CPU).tolist() == [
+        1.0,
+        2 / 4,
+        0.0,
+    ]  # the second head's in the second
+    replay.mask[0, slots[1], 3, 0, 1:] = False  # where only action 0 is left, both take it
+    assert terms.agreements(ego, replay, ring, slots, 1, CPU).tolist() == [1.0, 3 / 4, 0.0]
 
 
 # --- Selection, expansion, stopping, testing
@@ -377,11 +388,12 @@ def test_episodes_that_are_played_for_keeping_are_of_that_head_with_that_group()
 def test_the_ego_draws_its_heads_for_every_episode():
     world = build("LBF4", limit=3)
     ego, mates = Ego(Shape.of(world), 4, generator()), Stack(Shape.of(world), 2, generator(1))
-    source = macop._against_ego(Setup(world, CONFIG, 0, CPU), ego, mates, seed=0)
-    table = source.collector.rollout.seats.stacks[0]
+    experience = macop._against_ego(Setup(world, CONFIG, 0, CPU), ego, mates, seed=0)
+    collector = source(world, experience, CONFIG.mutation, 2, False, CPU).collector
+    table = collector.rollout.seats.stacks[0]
     seen = []
     for _ in range(300):
-        source.collector.step()
+        collector.step()
         seen += table.head.tolist()
     share = np.bincount(seen, minlength=4) / len(seen)
     assert share[3] == pytest.approx(0.5 + 0.5 / 4, abs=0.06)  # the newest half the time, any of the four otherwise
@@ -398,19 +410,17 @@ def test_novelty_pays_what_the_ego_does_not_know():
             own.copy_(theirs[1:])
     twin.add_head(Stack.gather([(net, 1)]).heads)
     for ego, left in ((twin, 0.0), (stranger, None)):
-        collector = self_play_source(world, net, SMALL, 0, CPU).collector
+        collector = source(world, self_play(net, SMALL, 0), SMALL, 2, False, CPU).collector
         while not (collector.replay.length[1] > 0).any():
             collector.step()  # greedy
         slot = int(collector.replay.length[1].argmax())
         collector.replay.reward[1, slot] = 1.0
-        terms.pay_for_novelty(collector, ego, world.controllable, CPU)
-        collector.when_over[-1](np.array([True]), np.array([1]), np.array([slot]))
-        taken = slice(collector.replay.length[1, slot])
-        parts = (collector.replay.obs, collector.replay.mask, collector.replay.action)
-        seen = [torch.from_numpy(part[1, slot, taken, :1]) for part in parts]
-        expected = 1.0 - terms.agreement(ego, *seen)
-        assert left is None or expected == left
-        np.testing.assert_allclose(collector.replay.reward[1, slot, taken], expected)
+        terms.pay_for_novelty(ego, world.controllable, CPU)(collector)
+        at = np.array([1]), np.array([slot])
+        collector.when_over[-1](np.array([True]), *at)
+        expected = 1.0 - terms.agreements(ego, collector.replay, *at, 1, CPU)[0]
+        assert expected == left if left is not None else 0 < expected < 1
+        np.testing.assert_allclose(collector.replay.reward[1, slot, : collector.replay.length[1, slot]], expected)
 
 
 # --- Whole runs
@@ -489,9 +499,8 @@ def test_mixers_are_handed_on_and_seats_are_kept_apart(method, tmp_path):
     for name, value in weights(begun.net).items():
         same = [np.array_equal(one, two) for one, two in zip(weights(other.net)[name], value, strict=True)]
         assert same == [False, True]  # the first has begun anew
-    source = macop._against_ego(result.setup, result.result.ego, begun.net, seed=0)
-    assert source.collector.replay.seats.tolist() == [2]  # the teammate's place, where the group explores
-    assert list(source.explorers) == [2]
+    experience = macop._against_ego(result.setup, result.result.ego, begun.net, seed=0)
+    assert list(experience.seats) == list(experience.explorers) == [2]  # the teammate's place, where the group explores
 
 
 def test_a_method_is_what_it_is():
@@ -628,5 +637,5 @@ def test_the_paper_preset_is_the_papers_table():
         assert (config.test_episodes, config.expansion_threshold, config.stop_threshold) == (32, 0.0, 0.5)
     with pytest.raises(ValueError, match="did you mean 'paper'"):
         presets.macop("papr", "LBF4")
-    with pytest.raises(ValueError, match=r"it is a table, such as ego\.mixer"):
+    with pytest.raises(ValueError, match=r"it is a table, such as ego\.learner"):
         changed(CONFIG, {"ego": 3})

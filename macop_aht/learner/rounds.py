@@ -1,0 +1,192 @@
+"""A phase of training by PPO: rounds of whole episodes, each of which the networks learn from in a few passes, and forget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+import torch
+
+from macop_aht.episodes.runner import Hook, Lockstep, run
+from macop_aht.learner.experience import Experience
+from macop_aht.learner.networks import Stack
+from macop_aht.learner.ppo import Demonstration, Part, PpoLearner, Schedule
+from macop_aht.learner.replay import Packed, Replay
+from macop_aht.learner.rollout import Rollout
+from macop_aht.learner.seats import Exploration
+from macop_aht.learner.training import Progress, TrainingConfig, check_loss
+from macop_aht.learner.update import Losses
+from macop_aht.scenarios.spec import World
+
+
+class Rounds(Hook):
+    """Plays rounds of an experience: an episode in every environment, written into a replay buffer."""
+
+    def __init__(self, world: World, experience: Experience, members: int, device: torch.device) -> None:
+        """`members` is the number of networks that learn."""
+        ring, rings = experience.ring, members * experience.groups
+        self.experience, self.device = experience, device
+        self.rollout = Rollout(world, experience.seating, experience.seed, device)
+        self._order = np.argsort(ring, kind="stable")
+        self._each = len(ring) // rings  # episodes of every ring in a round
+        told = world.state_dim + world.n_agents * len(world.actions) + (experience.groups > 1) * experience.groups
+        self.told = 0 if experience.demonstration else told
+        capacity = self._each * max(ceil(experience.keep / self._each), 1)
+        self.replay = Replay(world, members, capacity, self.told, experience.seats, experience.groups)
+        self.when_over: list[Callable[[np.ndarray, np.ndarray, np.ndarray], None]] = []
+        explorers = range(world.n_agents) if experience.explorers is None else experience.explorers
+        self._sampled = np.isin(np.arange(world.n_agents), explorers)
+        self._ring, self._slot = ring, np.zeros(len(ring), dtype=np.int64)
+        self._at: tuple[np.ndarray, ...] = ()
+        if experience.attach:
+            experience.attach(self)
+
+    def play(self, schedule: Schedule) -> tuple[np.ndarray, int]:
+        """Play a round. Returns the returns (B,), and the number of steps."""
+        self._slot = self.replay.begin(self._ring)
+        exploration = Exploration(None, 0.0, schedule.together, self._sampled, schedule.sticky)
+        self.rollout.seats.exploration = exploration
+        found = run(self.rollout.play, [self.rollout.seats], hooks=[self])
+        for tell in self.when_over:
+            tell(np.ones(len(self._ring), dtype=np.bool_), self._ring, self._slot)
+        return found.returns[:, 0], int(found.lengths.sum())
+
+    def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
+        """Record what the agents see and do."""
+        batch, replay = play.batch, self.replay
+        self._at = at = (self._ring, self._slot, np.minimum(batch.clock, replay.limit))
+        replay.obs[at] = batch.obs[:, replay.seats]
+        replay.mask[at] = batch.mask[:, replay.seats]
+        replay.action[at] = play.action[:, replay.seats]
+        if self.told:
+            replay.state[at] = self._tell(play)
+
+    def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
+        """Record the reward."""
+        self.replay.reward[self._at] = play.batch.reward * counted
+
+    def ended(self, play: Lockstep, over: np.ndarray) -> None:
+        """Record how long the episodes were."""
+        self.replay.end(self._ring[over], self._slot[over], play.batch.clock[over], play.batch.truncated[over])
+
+    def _tell(self, play: Lockstep) -> np.ndarray:
+        """Return what the critic is told: the state, everybody's last action, and the group where there are several."""
+        actions, last = np.arange(play.batch.mask.shape[-1]), play.last_action
+        parts = [play.batch.global_state(), (last[..., None] == actions).reshape(len(last), -1)]
+        if self.experience.groups > 1 and self.experience.group is not None:
+            parts.append(self.experience.group[:, None] == np.arange(self.experience.groups))
+        return np.concatenate(parts, axis=1)
+
+    def parts(self, count: int, rng: np.random.Generator) -> list[Packed]:
+        """Return the round's episodes in so many random parts, each with as many episodes of every ring."""
+        rings, groups = len(self.replay.length), self.experience.groups
+        slots = rng.permuted(self._slot[self._order].reshape(rings, self._each), axis=1)
+        ring = np.arange(rings)[:, None].repeat(self._each, axis=1)
+        found = []
+        for columns in np.array_split(np.arange(self._each), min(count, self._each)):
+            chosen, own = (array[:, columns].reshape(rings // groups, -1) for array in (slots, ring))
+            batch = self.replay.pack(chosen, self.device, ring=own)
+            found.append(replace(batch, reward=batch.reward * self.experience.sign))
+        return found
+
+
+class PpoTraining:
+    """A phase of training by PPO that can be stopped after any round, and resumed."""
+
+    def __init__(
+        self,
+        world: World,
+        config: TrainingConfig,
+        net: Stack,
+        experiences: Sequence[Experience],
+        steps: int,
+        seed: int,
+        terms: Losses | None = None,
+    ) -> None:
+        """Set up a phase of `steps` steps, of all networks and experiences together."""
+        self.config, self.steps, self.terms, self.progress = config, steps, terms, Progress()
+        device = next(net.parameters()).device
+        self.rounds = [Rounds(world, experience, net.population, device) for experience in experiences]
+        told, generator = [rounds.told for rounds in self.rounds], torch.Generator().manual_seed(seed)
+        self.learner = PpoLearner(net, told, config.ppo, config.update.gamma, generator)
+        self.replay = self.rounds[0].replay
+        self._largest = np.zeros((len(experiences), net.population))  # size of a return so far
+        self._rng = np.random.default_rng([seed, 1])  # which episodes make a part
+        self._clock = time.perf_counter()
+
+    @property
+    def done(self) -> bool:
+        """Whether all steps were taken."""
+        return self.progress.steps >= self.steps
+
+    def run(self) -> None:
+        """Run to the end."""
+        while not self.done:
+            self.step()
+
+    def step(self) -> None:
+        """Play a round and learn from it."""
+        config, net, done = self.config, self.learner.net, min(self.progress.steps / self.steps, 1.0)
+        schedule = Schedule.at(done, config.ppo, config.persistence, config.together, net.shape.actions)
+        played = [(k, weight) for k in range(len(self.rounds)) if (weight := self._weight(k, done))]
+        parts = {k: self._play(k, schedule) for k, _ in played}
+        each = min(len(own) for own in parts.values())
+        for _ in range(config.ppo.epochs):
+            for at in self._rng.permutation(each):
+                losses = self.learner.losses({k: (weight, parts[k][at]) for k, weight in played}, schedule, self.terms)
+                self.learner.descend(losses, schedule.learning_rate)
+                self.progress.updates += 1
+                self.progress.td_loss = float(losses["value 0"].detach().mean())
+                check_loss(self.progress)
+        now = time.perf_counter()
+        self.progress.seconds, self._clock = self.progress.seconds + now - self._clock, now
+
+    def _weight(self, k: int, done: float) -> float:
+        """Return the weight of an experience; demonstrations are imitated at the start, while agents explore."""
+        experience, exploring = self.rounds[k].experience, self.config.ppo.exploring
+        left = max(1 - done / exploring, 0.0) if exploring else 0.0
+        return experience.weight * (left if experience.demonstration else 1.0)
+
+    def _play(self, k: int, schedule: Schedule) -> Sequence[Part | Demonstration]:
+        """Play a round of an experience, and return its parts."""
+        rounds, progress = self.rounds[k], self.progress
+        returns, steps = rounds.play(schedule)
+        progress.steps += steps
+        if k == 0:
+            progress.episodes += len(returns) / self.learner.net.population
+            progress.mean_return += (float(returns.mean()) - progress.mean_return) * min(len(returns) / 200, 1.0)
+        batches = rounds.parts(self.config.ppo.parts, self._rng)
+        if rounds.experience.demonstration:
+            return [Demonstration(batch) for batch in batches]
+        np.maximum.at(self._largest[k], rounds.experience.member, np.abs(returns))
+        largest = torch.from_numpy(self._largest[k].astype(np.float32)).to(self.learner.device)
+        return self.learner.prepare(k, batches, schedule.sticky, largest)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return everything that the rest of the training depends on: arrays, and a note for JSON.
+
+        This is for phases with one experience and no terms.
+        """
+        rollout = self.rounds[0].rollout
+        arrays = {"learner": self.learner.state_arrays(), "rollout": rollout.state_arrays(), "largest": self._largest}
+        generators = {"parts": self._rng, "explore": rollout.rng}
+        note = {
+            "progress": asdict(self.progress),
+            "generators": {name: rng.bit_generator.state for name, rng in generators.items()},
+        }
+        return arrays, note
+
+    def load_state(self, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        rollout = self.rounds[0].rollout
+        self.learner.load_arrays(arrays["learner"])
+        rollout.load_arrays(arrays["rollout"])
+        self._largest[:] = arrays["largest"]
+        self.progress = Progress(**note["progress"])
+        self._rng.bit_generator.state = note["generators"]["parts"]
+        rollout.rng.bit_generator.state = note["generators"]["explore"]
+        self._clock = time.perf_counter()
