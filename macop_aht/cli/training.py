@@ -88,10 +88,10 @@ def add_train(commands: Commands, words: Sequence[str]) -> None:
     )
     parser.add_argument(
         "--preset",
-        choices=("paper", "fast", "demo"),
+        choices=("paper", "fast", "demo", "strong"),
         default="fast",
         help="settings by name; paper: the paper's numbers of steps; fast: fewer steps and updates where these are measured to "
-        "do as well; demo: a run of a minute or two (default: %(default)s)",
+        "do as well; demo: a run of a minute or two; strong: PPO, with many more steps in less time (default: %(default)s)",
     )
     if words[:1] == ["train"]:
         _add_method(parser, words)

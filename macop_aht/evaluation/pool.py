@@ -23,7 +23,7 @@ from macop_aht.evaluation.rows import Row, episode_rows, write_rows
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.networks import Ego, Stack
 from macop_aht.learner.seats import Seating, greedy_episodes
-from macop_aht.methods.training import METHODS, MethodRun, preset_of, read_run, setup_of
+from macop_aht.methods.training import MethodRun, learner_of, preset_of, read_run, setup_of
 from macop_aht.paths import commit
 from macop_aht.runs.folder import SEQUENCE, RunFolder, fingerprint
 from macop_aht.scenarios import build
@@ -116,7 +116,7 @@ def rows_of(entrant: Entrant, pool: Pool, episodes: int) -> list[Row]:
     tiers = [entrant.tier(owners) for owners in pool.owners]
 
     common = Row(
-        method=entrant.name, learner=METHODS[run.method].learner, preset=preset_of(run), seed=run.seed, scenario=run.scenario,
+        method=entrant.name, learner=learner_of(run), preset=preset_of(run), seed=run.seed, scenario=run.scenario,
         teammate="", tier="", stage="", commit=commit(),
     )  # fmt: skip
 

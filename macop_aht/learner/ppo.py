@@ -60,7 +60,7 @@ class ProximalConfig:
         0.4, "share of the training over which persistence and shared draws fall linearly to 0, in 0..1"
     )
     floor: float = setting(
-        0.1, "smallest deviation by which advantages are divided, relative to the largest return so far, above 0"
+        0.1, "smallest deviation by which advantages are divided, relative to the largest reward so far, above 0"
     )
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ def entropy(log_probability: Tensor) -> Tensor:
 def normalised(advantage: Sequence[Tensor], real: Sequence[Tensor], least: Tensor) -> list[Tensor]:
     """Return the advantages of a round's parts, (P,M) each, less their mean and over their deviation; `least` (P,) bounds it.
 
-    Where `least` is 0, no return has come yet, and the advantages are nothing but the critic's error: they become 0.
+    Where `least` is 0, no reward has come yet, and the advantages are nothing but the critic's error: they become 0.
     """
     every, steps = torch.cat([*advantage], dim=1), torch.cat([*real], dim=1)
     mean = masked_mean(every, steps).unsqueeze(1)
@@ -193,7 +193,7 @@ class PpoLearner:
 
     @torch.no_grad()
     def prepare(self, source: int, batches: Sequence[Packed], sticky: float, largest: Tensor) -> list[Part]:
-        """Return the parts of a round of a source; `largest` (P,) is the largest size of a return so far."""
+        """Return the parts of a round of a source; `largest` (P,) is the largest size of a reward so far."""
         parts = []
         for batch in batches:
             before = taken(log_policy(self.net, batch, q_values(self.net, batch), sticky), batch)

@@ -114,7 +114,7 @@ class PpoTraining:
         told, generator = [rounds.told for rounds in self.rounds], torch.Generator().manual_seed(seed)
         self.learner = PpoLearner(net, told, config.ppo, config.update.gamma, generator)
         self.replay = self.rounds[0].replay
-        self._largest = np.zeros((len(experiences), net.population))  # size of a return so far
+        self._largest = np.zeros((len(experiences), net.population), dtype=np.float32)  # size of a reward so far
         self._rng = np.random.default_rng([seed, 1])  # which episodes make a part
         self._clock = time.perf_counter()
 
@@ -162,9 +162,14 @@ class PpoTraining:
         batches = rounds.parts(self.config.ppo.parts, self._rng)
         if rounds.experience.demonstration:
             return [Demonstration(batch) for batch in batches]
-        np.maximum.at(self._largest[k], rounds.experience.member, np.abs(returns))
-        largest = torch.from_numpy(self._largest[k].astype(np.float32)).to(self.learner.device)
+        np.maximum(self._largest[k], self._sizes(batches), out=self._largest[k])
+        largest = torch.from_numpy(self._largest[k]).to(self.learner.device)
         return self.learner.prepare(k, batches, schedule.sticky, largest)
+
+    @staticmethod
+    def _sizes(batches: Sequence[Packed]) -> np.ndarray:
+        """Return the largest size of a reward in a round, (P,)."""
+        return np.max([(batch.reward * batch.real).abs().amax(dim=1).cpu().numpy() for batch in batches], axis=0)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return everything that the rest of the training depends on: arrays, and a note for JSON.

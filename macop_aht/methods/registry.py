@@ -52,7 +52,7 @@ class Method:
     - `campaign_groups`: the one of them that lends the groups in a campaign (default: the first).
     - `fixed`: settings that make the method what it is, and that a run may not change (default: none).
     - `compared`: whether a campaign that names no methods runs it (default: yes).
-    - `learner`: what trains the ego, for the result rows: `q` for Q-learning (default) or `ppo`.
+    - `learner`: what trains the ego, for the result rows, such as `ppo`; None: what the settings say (default).
     """
 
     about: str
@@ -64,7 +64,7 @@ class Method:
     campaign_groups: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     compared: bool = True
-    learner: str = "q"
+    learner: str | None = None
 
     @property
     def lender(self) -> str:
@@ -263,6 +263,20 @@ def read_run(folder: Path) -> MethodRun:
     if own.method in (SELF_PLAY, SEQUENCE):
         raise ValueError(f"{own.settings_file} describes no run of macop train; is it one of macop {own.method}?")
     return from_mapping(MethodRun, own.settings, kinds={"config": find(own.method).config})
+
+
+def learner_of(run: MethodRun) -> str:
+    """Return what trains the ego of a run: `q` or `ppo`, for the result rows; "" where that is not known any more."""
+    own = find(run.method).learner
+    if own is not None:
+        return own
+    config = getattr(run.config, "macop", run.config)
+    ego = getattr(config, "ego", None)
+    training = getattr(ego, "training", ego)
+    if training is not None:
+        return training.learner
+    lender = RunFolder(config.groups)
+    return learner_of(read_run(lender.path)) if lender.exists else ""
 
 
 def setup_of(run: MethodRun, device: str = "auto") -> Setup[Any]:

@@ -14,6 +14,7 @@ from macop_aht.methods.registry import (
     MethodRun,
     configure,
     find,
+    learner_of,
     preset,
     preset_of,
     read_run,
@@ -28,8 +29,8 @@ from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.records import Part
 
 __all__ = [
-    "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "find", "preset", "preset_of", "read_run",
-    "register_method", "setup_of", "train",
+    "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "find", "learner_of", "preset", "preset_of",
+    "read_run", "register_method", "setup_of", "train",
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ import pytest
 from macop_aht import paths
 from macop_aht.cli import main
 from macop_aht.config import ConfigError, from_toml, to_toml
+from macop_aht.learner.ppo import ProximalConfig
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.runs import checkpoints
@@ -33,12 +34,15 @@ TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15
 RUN = SelfPlayRun(
     "CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING)
 )  # not over when killed
+ROUNDS = TrainingConfig(learner="ppo", ppo=ProximalConfig(envs=8, parts=2))
+RUNS = {"q": RUN, "ppo": replace(RUN, training=SelfPlayConfig(teams=2, steps=8_000, training=ROUNDS))}
 COMMAND = """
 import sys
 from pathlib import Path
-from tests.runs.test_runs import RUN
+from tests.runs.test_runs import RUNS
 from macop_aht.runs.selfplay import self_play
-self_play(RUN, Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu", checkpoint_every=float(sys.argv[3]))
+run, how, every = RUNS[sys.argv[2]], sys.argv[3], float(sys.argv[4])
+self_play(run, Path(sys.argv[1]), resume=how == "resume", device="cpu", checkpoint_every=every)
 """
 
 
@@ -69,21 +73,28 @@ def newest(folder):
     return max((path.name for path in (folder / "checkpoints").glob("checkpoint-*.npz")), default="")
 
 
-@pytest.mark.parametrize("every", [0.0, 0.2], ids=["always saving", "saving now and then"])
-def test_a_killed_run_ends_in_the_same_weights(undisturbed, tmp_path, every):
+@pytest.mark.parametrize(
+    ("learner", "every"),
+    [("q", 0.0), ("q", 0.2), ("ppo", 0.0)],
+    ids=["always saving", "saving now and then", "PPO"],
+)
+def test_a_killed_run_ends_in_the_same_weights(undisturbed, tmp_path, learner, every):
     """SIGKILL at random moments; with a checkpoint after every step, most of them fall into the writing of one."""
     folder, rng = tmp_path / "run", random.Random(5)
+    if learner == "ppo":
+        undisturbed = tmp_path / "undisturbed"
+        self_play(RUNS[learner], undisturbed, device="cpu", say=lambda line: None)
     for how in ("start", "resume", "resume"):
         before = newest(folder)
         process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, str(folder), how, str(every)], stdout=subprocess.DEVNULL
+            [sys.executable, "-c", COMMAND, str(folder), learner, how, str(every)], stdout=subprocess.DEVNULL
         )
         while newest(folder) == before and process.poll() is None:
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.15))
         process.kill()
         assert process.wait() == -signal.SIGKILL  # and had not ended before
-    self_play(RUN, folder, resume=True, device="cpu", say=lambda line: None)
+    self_play(RUNS[learner], folder, resume=True, device="cpu", say=lambda line: None)
     assert_same_run(folder, undisturbed)
 
 

@@ -13,7 +13,7 @@ from macop_aht.scenarios import SCENARIOS, find
 from macop_aht.util import hint
 
 FOLDER = Path(__file__).parent
-MACOP = ("paper", "fast", "demo")
+MACOP = ("paper", "fast", "demo", "strong")
 
 
 def table(name: str, scenario: str) -> dict[str, Any]:
