@@ -11,40 +11,37 @@ Training varies the teammates' behaviour, so that the head cannot rely on knowin
 - in some episodes the teammate is swapped mid-episode for another one.
 
 At first the head imitates the head of the run that is best with the group in play. The weight of imitation falls to zero in the
-first part of the training, and the weight of proximal policy optimisation (PPO) rises to one. The critic is told the group. The
-head is a policy and not a value function: a step in the wrong direction costs little, so the values of two actions differ by less
-than their error.
+first part of the training, and the weight of PPO rises to one. The critic is told the group. The head is a policy and not a value
+function: a step in the wrong direction costs little, so the values of two actions differ by less than their error.
 
 In a bundle the generalist head is the last head, and its memory follows the run's in `memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from macop_aht.config import at_least, setting, within
-from macop_aht.episodes.runner import Hook, Lockstep, run
+from macop_aht.episodes.runner import Lockstep
 from macop_aht.export.synthetic import Swaps, environments
-from macop_aht.learner.networks import Backbone, Ego, Linear, Shape, Stack, encode
-from macop_aht.learner.recurrence import packing
-from macop_aht.learner.rollout import Rollout
-from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
+from macop_aht.learner.experience import Experience
+from macop_aht.learner.networks import Ego, Stack
+from macop_aht.learner.ppo import IMPOSSIBLE, PpoLearner, ProximalConfig, Schedule, log_policy
+from macop_aht.learner.replay import Packed
+from macop_aht.learner.rounds import Rounds
+from macop_aht.learner.seats import Exploration, Seating
+from macop_aht.learner.update import Losses, masked_mean, q_values
 from macop_aht.scenarios.spec import World
 
-MINIBATCHES = 4  # of a round
-CLIP = 0.2  # PPO's: how far the probability ratio of an action may move in a round
-GRADIENT_NORM = 0.5  # the largest, of the policy and of the critic
 NOISY = 0.1  # share of the episodes in which the teammates act at random, with a probability that is drawn
 PERMUTED = 0.2  # share of the episodes in which the teammates' actions are randomly permuted
 PERTURBATIONS = 2  # numbers that the critic is told of the perturbation, beside the group
 PERSISTENCE = 0.5  # the probability that a random action of a teammate repeats its last one
-TRACE = 0.95  # lambda of generalised advantage estimation
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,9 @@ class GeneralistConfig:
         1_200, "number of training rounds, of some hundred episodes with all groups each; 0: no generalist head"
     )
     epochs: int = setting(3, "number of passes over the episodes of a round, at least 1")
-    learning_rate: float = setting(1e-3, "learning rate of Adam at the start, at least 0; it falls to 0 linearly")
+    learning_rate: float = setting(
+        1e-3, "learning rate of Adam at the start, above 0; it falls linearly to a twentieth"
+    )
     gamma: float = setting(0.99, "discount factor per step, in 0..1")
     entropy: float = setting(
         0.01, "weight of the policy's entropy in the loss at the start, at least 0; it falls to 0 linearly"
@@ -68,58 +67,52 @@ class GeneralistConfig:
     )
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "rounds", "learning_rate", "entropy")
-        at_least(self, 1, "epochs")
+        at_least(self, 0, "rounds")
         within(self, 0, 1, "gamma", "swaps", "imitation")
+        self.ppo()
+
+    def ppo(self) -> ProximalConfig:
+        """Return the settings of PPO. Raises `ConfigError` where they are out of range."""
+        return ProximalConfig(epochs=self.epochs, learning_rate=self.learning_rate, entropy=self.entropy)
 
 
-class Critic(nn.Module):
-    """The expected return of the team from a step on, for one who knows the teammates: (M,m,in) (M,extra) -> (M,)."""
+class Practice(Rounds):
+    """Rounds with all groups, in which the teammates' behaviour varies. The critic is told who they are and how it does."""
 
-    def __init__(self, shape: Shape, extra: int, generator: torch.Generator) -> None:
-        """`extra` is the number of values that describe the teammates."""
-        super().__init__()
-        self.backbone = Backbone(replace(shape, obs=extra + shape.obs), 1, generator)
-        self.output = Linear(1, shape.hidden, 1, generator)
+    def __init__(
+        self, world: World, net: Ego, groups: Stack, synthetic: int, seed: int, rng: np.random.Generator
+    ) -> None:
+        """The last `synthetic` of the groups are the ego's own heads."""
+        self.group = environments(world, groups.population, synthetic)  # (B,) who plays in each environment
+        self.noise = np.zeros(len(self.group))  # (B,) the probability of a random action of the teammates
+        self.permuted = np.zeros(len(self.group), dtype=np.bool_)  # (B,) where the teammates' actions are permuted
+        self.swaps = 0.0  # share of the episodes with unperturbed groups in which the teammate is swapped
+        self._groups, self._world, self._rng, self._steps = groups.population, world, rng, 0
+        self._ours = np.arange(world.n_agents) < world.controllable
+        pairs = np.stack([np.zeros_like(self.group), self.group], axis=1)
+        seating = Seating.cross_play(net, groups, pairs, 1, world.controllable)
+        experience = Experience(seating, np.zeros_like(self.group), seed, range(world.controllable))
+        super().__init__(world, experience, 1, torch.device("cpu"))
 
-    def forward(self, inputs: Tensor, teammates: Tensor, counts: Sequence[int]) -> Tensor:
-        rows = torch.cat([teammates.unsqueeze(1).expand(-1, inputs.shape[1], -1), inputs], dim=-1)
-        memory = self.backbone(rows.flatten(0, 1).unsqueeze(0), [count * inputs.shape[1] for count in counts])
-        return self.output(memory).view(inputs.shape[:2]).mean(dim=1)
+    def exploration(self, schedule: Schedule) -> Exploration:
+        """Draw how the teammates' behaviour varies in the round. The ego's actions are sampled from its policy."""
+        rng, world, size = self._rng, self._world, len(self.group)
+        self.noise, self.permuted = (rng.random(size) < NOISY) * rng.random(size), rng.random(size) < PERMUTED
+        actions = np.broadcast_to(np.arange(len(world.actions)), (size, len(world.actions)))
+        theirs = np.where(self.permuted[:, None], rng.permuted(actions, axis=1), actions)
+        mixed = np.where(self._ours[:, None], actions[:, None], theirs[:, None])  # (B,N,A)
+        self._swapping, self._steps = Swaps(~self.permuted & (self.noise == 0), self.swaps, world.limit, rng), 0
+        return Exploration(self.noise[:, None] * ~self._ours, PERSISTENCE, sampled=self._ours, permuted=mixed)
 
+    def known(self) -> np.ndarray:
+        """Return the group, one-hot, and the two perturbations: (B,G+2)."""
+        return np.column_stack([self.group[:, None] == np.arange(self._groups), self.noise, self.permuted])
 
-def log_policy(net: Ego, inputs: Tensor, mask: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return the log-probability of each action, for each of the network's K heads: (M,m,in) (M,m,A) -> (K,M,m,A)."""
-    rows = [count * inputs.shape[1] for count in counts]
-    values = net(inputs.flatten(0, 1).unsqueeze(0), rows).unflatten(1, inputs.shape[:2])
-    return values.masked_fill(~mask, -1e9).log_softmax(dim=-1)
-
-
-class Episodes(NamedTuple):
-    """A round of episodes, one in every environment, as the ego's agents have seen them."""
-
-    inputs: Tensor  # (T,B,m,in)
-    mask: Tensor  # (T,B,m,A) bool
-    group: Tensor  # (T,B) in the teammates' seats
-    action: Tensor  # (T,B,m)
-    reward: np.ndarray  # (T,B)
-    length: np.ndarray  # (B,)
-    noise: Tensor  # (B,) the probability of a random action of the teammates
-    permuted: Tensor  # (B,) bool: the teammates' actions are permuted
-
-    def teammates(self, at: tuple[np.ndarray, np.ndarray], groups: int) -> Tensor:
-        """Return what the critic is told of the teammates, in these steps of these episodes: (M,groups+PERTURBATIONS)."""
-        perturbations = torch.stack([self.noise, self.permuted.float()], dim=1)
-        return torch.cat([nn.functional.one_hot(self.group[at], groups).float(), perturbations[at[1]]], dim=1)
-
-
-class Targets(NamedTuple):
-    """What a round is trained towards."""
-
-    before: Tensor  # (T,B,m) the log-probability of each action when it was played
-    best: Tensor  # (T,B,m) the action of the head that is best with the group, to be imitated; zeros after imitation has ended
-    advantage: Tensor  # (T,B)
-    value: Tensor  # (T,B) for the critic
+    def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
+        """Record the reward, and swap teammates where that is due."""
+        super().stepped(play, counted)
+        self._steps += 1
+        self._swapping.make(play, self.rollout.seats, self.group, self._steps)
 
 
 class GeneralistTrainer:
@@ -135,120 +128,41 @@ class GeneralistTrainer:
         seed: int,
     ) -> None:
         """`returns` (K,G) are those of the ego's heads with the groups; the last K groups are these heads."""
-        generator, shape = torch.Generator().manual_seed(seed), ego.shape
-        self.net, self.critic = Ego(shape, 1, generator), Critic(shape, groups.population + PERTURBATIONS, generator)
-        self._group = environments(world, groups.population, ego.n_heads)  # (B,) in each environment
-        pairs = np.stack([np.zeros_like(self._group), self._group], axis=1)
-        self._rollout = Rollout(
-            world, Seating.cross_play(self.net, groups, pairs, 1, world.controllable), seed, torch.device("cpu")
-        )
-        self._world, self._ego, self._config = world, ego, config
-        self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) the best head
-        self._scale = float(np.abs(returns.max(axis=0)).mean()) or 1.0  # of returns
+        generator = torch.Generator().manual_seed(seed)
+        self.net = Ego(ego.shape, 1, generator)
         self._rng = np.random.default_rng([seed, 1])
-        self._parameters = [[*self.net.parameters()], [*self.critic.parameters()]]
-        self._optimiser = torch.optim.Adam([part for parts in self._parameters for part in parts], fused=True)
+        self.practice = Practice(world, self.net, groups, ego.n_heads, seed, self._rng)
+        self._ego, self._config, self._ppo, self._actions = ego, config, config.ppo(), len(world.actions)
+        self._best = torch.from_numpy(returns.argmax(axis=0))  # (G,) the best head
+        net = Stack.of(self.net.shape, self.net.backbone, self.net.heads)
+        self.learner = PpoLearner(net, [self.practice.told], self._ppo, config.gamma, generator)
 
     def round(self, done: float) -> None:
-        """Play an episode in every environment and train on it; `done` is the share of the training that is over."""
-        config = self._config
-        self._optimiser.param_groups[0]["lr"] = config.learning_rate * (1 - done)
+        """Play an episode in every environment and learn from it; `done` is the share of the training that is over."""
+        config, schedule = self._config, Schedule.at(done, self._ppo, 0.0, 0.0, self._actions)
         imitation = max(1 - done / config.imitation, 0.0) if config.imitation else 0.0
-        episodes = self._play(config.swaps * (1 - imitation))
-        targets = self._targets(episodes, imitation > 0)
+        self.practice.swaps = config.swaps * (1 - imitation)
+        self.practice.play(schedule)
+        parts = self.learner.prepare(0, self.practice.parts(self._ppo.parts, self._rng), schedule.sticky)
+        terms: Losses = {"imitation": (imitation, self.imitation)} if imitation else {}
         for _ in range(config.epochs):
-            for chosen in np.array_split(self._rng.permutation(len(episodes.length)), MINIBATCHES):
-                self._optimiser.zero_grad(set_to_none=True)
-                self._loss(episodes, targets, chosen, imitation, config.entropy * (1 - done)).backward()
-                for parameters in self._parameters:
-                    nn.utils.clip_grad_norm_(parameters, GRADIENT_NORM)
-                self._optimiser.step()
+            for at in self._rng.permutation(len(parts)):
+                losses = self.learner.losses({0: (1 - imitation, parts[at])}, schedule, terms)
+                self.learner.descend(losses, schedule.learning_rate)
 
-    def _play(self, swaps: float) -> Episodes:
-        rollout, world, size, rng = self._rollout, self._world, len(self._group), self._rng
-        ours = np.arange(world.n_agents) < world.controllable
-        noise, permuted = (rng.random(size) < NOISY) * rng.random(size), rng.random(size) < PERMUTED
-        actions = np.broadcast_to(np.arange(len(world.actions)), (size, len(world.actions)))
-        taken_for = np.where(permuted[:, None], rng.permuted(actions, axis=1), actions)
-        mixed = np.where(ours[:, None], actions[:, None], taken_for[:, None])  # (B,N,A)
-        swapping = Swaps(~permuted & (noise == 0), swaps, world.limit, rng)
-        rollout.seats.exploration = Exploration(noise[:, None] * ~ours, PERSISTENCE, sampled=ours, permuted=mixed)
-        steps = _Steps(rollout.seats, ours, self._group, swapping)
-        length = run(rollout.play, [rollout.seats], hooks=[steps]).lengths[:, 0]
-        obs, last, mask, group, action, reward = (np.stack(column) for column in zip(*steps.found, strict=True))
-        agent = torch.arange(world.controllable).expand(last.shape)
-        inputs = encode(self.net.shape, torch.from_numpy(obs), torch.from_numpy(last), agent)
-        allowed, played, taken = (torch.from_numpy(array) for array in (mask != 0, group, action))
-        perturbations = torch.from_numpy(noise.astype(np.float32)), torch.from_numpy(permuted)
-        return Episodes(
-            inputs, allowed, played, taken, (reward / self._scale).astype(np.float32), length, *perturbations
-        )
+    def imitation(self, learner: PpoLearner, batch: Packed, logits: Callable[[], Tensor]) -> Tensor:
+        """Return the loss of not acting like the head that is best with the group.
 
-    @torch.no_grad()
-    def _targets(self, episodes: Episodes, imitate: bool) -> Targets:
-        at, counts = packing(episodes.length)
-        inputs, mask, group, action = (part[at] for part in episodes[:4])
-        before, best = torch.zeros_like(episodes.action, dtype=torch.float32), torch.zeros_like(episodes.action)
-        policy = log_policy(self.net, inputs, mask, counts)[0]
-        before[at] = policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-        if imitate:
-            of_all = log_policy(self._ego, inputs, mask, counts).argmax(dim=-1)  # (K,M,m)
-            best[at] = of_all[self._best[group], torch.arange(len(group))]
-        value = np.zeros((len(episodes.reward) + 1, len(episodes.length)), dtype=np.float32)
-        value[at] = self.critic(inputs, episodes.teammates(at, len(self._best)), counts).numpy()
-        advantage = advantages(episodes.reward, value, episodes.length, self._config.gamma)
-        target = torch.from_numpy(advantage + value[:-1])
-        of_steps = advantage[at]
-        advantage = (advantage - of_steps.mean()) / (of_steps.std() + 1e-6)
-        return Targets(before, best, torch.from_numpy(advantage), target)
-
-    def _loss(
-        self, episodes: Episodes, targets: Targets, chosen: np.ndarray, imitation: float, entropy: float
-    ) -> Tensor:
-        """Return the loss of policy and critic on some of the episodes; `imitation` and `entropy` are weights."""
-        (step, episode), counts = packing(episodes.length[chosen])
-        at = step, chosen[episode]
-        inputs = episodes.inputs[at]
-        policy = log_policy(self.net, inputs, episodes.mask[at], counts)[0]
-        taken = policy.gather(-1, episodes.action[at].unsqueeze(-1)).squeeze(-1)
-        ratio, gain = (taken - targets.before[at]).exp(), targets.advantage[at].unsqueeze(-1)
-        loss = -torch.minimum(ratio * gain, ratio.clamp(1 - CLIP, 1 + CLIP) * gain)  # (M,m)
-        spread = -(policy.exp() * policy).sum(dim=-1).mean()
-        off = self.critic(inputs, episodes.teammates(at, len(self._best)), counts) - targets.value[at]
-        if imitation:
-            imitated = -policy.gather(-1, targets.best[at].unsqueeze(-1)).squeeze(-1)
-            known = ~episodes.permuted[at[1]].unsqueeze(-1)  # no head knows what is best with permuted actions
-            loss = torch.lerp(loss, imitated, imitation * known.float())
-        return loss.mean() - entropy * spread + 0.5 * off.square().mean()
-
-
-class _Steps(Hook):
-    """Records every step as the ego's agents see it, and swaps teammates when that is due."""
-
-    def __init__(self, seats: NetworkSeats, ours: np.ndarray, group: np.ndarray, swaps: Swaps) -> None:
-        """`ours` (N,) bool are the ego's agents; `group` (B,) is who plays where, and changes with every swap."""
-        self._seats, self._ours, self._group, self._swaps = seats, ours, group, swaps
-        self._seen: tuple[np.ndarray, ...] = ()
-        self.found: list[tuple[np.ndarray, ...]] = []
-
-    def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
-        parts = (play.batch.obs, play.last_action, play.batch.mask)
-        self._seen = (*(part[:, self._ours] for part in parts), self._group.copy(), play.action[:, self._ours])
-
-    def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
-        self.found.append((*self._seen, play.batch.reward * counted))
-        self._swaps.make(play, self._seats, self._group, len(self.found))
-
-
-def advantages(reward: np.ndarray, value: np.ndarray, length: np.ndarray, gamma: float) -> np.ndarray:
-    """Return generalised advantage estimates: (T,B) (T+1,B) (B,) -> (T,B). The time limit counts as an end."""
-    found, later = np.zeros_like(reward), np.zeros_like(reward[0])
-    for step in reversed(range(len(reward))):
-        goes_on = step + 1 < length
-        surprise = reward[step] + gamma * goes_on * value[step + 1] - value[step]
-        later = np.where(step < length, surprise + gamma * TRACE * goes_on * later, 0.0)
-        found[step] = later
-    return found
+        With permuted actions, no head knows what is best.
+        """
+        groups = len(self._best)
+        known = batch.state[0, :, -groups - PERTURBATIONS :]  # (M,G+2): see `Practice.known`
+        with torch.no_grad():
+            of_all = q_values(self._ego, batch).masked_fill(~batch.mask, IMPOSSIBLE).argmax(dim=-1)  # (K,M,m)
+        head = self._best[known[:, :groups].argmax(dim=1)]
+        best = of_all[head, torch.arange(len(head))].view(1, len(head), -1, 1)
+        loss = -log_policy(learner.net, batch, logits()).gather(-1, best).squeeze(-1).mean(dim=-1)
+        return masked_mean(loss * (1 - known[:, -1]), batch.real)
 
 
 def train(world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: GeneralistConfig, seed: int) -> Ego:

@@ -183,6 +183,7 @@ class PpoLearner:
         ]
         self.critics = nn.ModuleList(critics).to(self.device)
         self._clipped = [own for module in (net, *self.critics) if (own := [*module.parameters()])]
+        self.largest = torch.zeros(len(told), net.population, device=self.device)  # size of a reward so far
         parameters = [parameter for group in self._clipped for parameter in group]
         self.optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
 
@@ -192,10 +193,11 @@ class PpoLearner:
         return next(self.net.parameters()).device
 
     @torch.no_grad()
-    def prepare(self, source: int, batches: Sequence[Packed], sticky: float, largest: Tensor) -> list[Part]:
-        """Return the parts of a round of a source; `largest` (P,) is the largest size of a reward so far."""
-        parts = []
+    def prepare(self, source: int, batches: Sequence[Packed], sticky: float) -> list[Part]:
+        """Return the parts of a round of a source."""
+        parts, largest = [], self.largest[source]
         for batch in batches:
+            torch.maximum(largest, (batch.reward * batch.real).abs().amax(dim=1), out=largest)
             before = taken(log_policy(self.net, batch, q_values(self.net, batch), sticky), batch)
             value = self.critics[source](batch.state, batch.counts)
             target = lambda_target(batch, value[:, batch.following], self.gamma, self.config.trace)
@@ -258,10 +260,12 @@ class PpoLearner:
 
     def state_arrays(self) -> dict[str, Any]:
         """Return weights and the optimiser's moments, for a checkpoint."""
-        return {"net": weights(self.net), "critics": weights(self.critics), "adam": adam_arrays(self.optimiser)}
+        arrays = {"net": weights(self.net), "critics": weights(self.critics), "largest": self.largest.cpu().numpy()}
+        return {**arrays, "adam": adam_arrays(self.optimiser)}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Load the arrays that `state_arrays` returned."""
         set_weights(self.net, arrays["net"])
         set_weights(self.critics, arrays["critics"])
+        self.largest.copy_(torch.from_numpy(np.asarray(arrays["largest"])))
         load_adam(self.optimiser, arrays.get("adam", {}))

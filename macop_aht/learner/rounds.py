@@ -33,7 +33,7 @@ class Rounds(Hook):
         self.rollout = Rollout(world, experience.seating, experience.seed, device)
         self._order = np.argsort(ring, kind="stable")
         self._each = len(ring) // rings  # episodes of every ring in a round
-        told = world.state_dim + world.n_agents * len(world.actions) + (experience.groups > 1) * experience.groups
+        told = world.state_dim + world.n_agents * len(world.actions) + self.known().shape[1]
         self.told = 0 if experience.demonstration else told
         capacity = self._each * max(ceil(experience.keep / self._each), 1)
         self.replay = Replay(world, members, capacity, self.told, experience.seats, experience.groups)
@@ -48,12 +48,22 @@ class Rounds(Hook):
     def play(self, schedule: Schedule) -> tuple[np.ndarray, int]:
         """Play a round. Returns the returns (B,), and the number of steps."""
         self._slot = self.replay.begin(self._ring)
-        exploration = Exploration(None, 0.0, schedule.together, self._sampled, schedule.sticky)
-        self.rollout.seats.exploration = exploration
+        self.rollout.seats.exploration = self.exploration(schedule)
         found = run(self.rollout.play, [self.rollout.seats], hooks=[self])
         for tell in self.when_over:
             tell(np.ones(len(self._ring), dtype=np.bool_), self._ring, self._slot)
         return found.returns[:, 0], int(found.lengths.sum())
+
+    def exploration(self, schedule: Schedule) -> Exploration:
+        """Return how the agents who learn explore in a round."""
+        return Exploration(None, 0.0, schedule.together, self._sampled, schedule.sticky)
+
+    def known(self) -> np.ndarray:
+        """Return what the critic knows beside the state and the last actions: the group where there are several, (B,G)."""
+        group, groups = self.experience.group, self.experience.groups
+        if group is None or groups == 1:
+            return np.zeros((len(self.experience.member), 0))
+        return group[:, None] == np.arange(groups)
 
     def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
         """Record what the agents see and do."""
@@ -74,12 +84,10 @@ class Rounds(Hook):
         self.replay.end(self._ring[over], self._slot[over], play.batch.clock[over], play.batch.truncated[over])
 
     def _tell(self, play: Lockstep) -> np.ndarray:
-        """Return what the critic is told: the state, everybody's last action, and the group where there are several."""
+        """Return what the critic is told: the state, everybody's last action, and what it knows."""
         actions, last = np.arange(play.batch.mask.shape[-1]), play.last_action
-        parts = [play.batch.global_state(), (last[..., None] == actions).reshape(len(last), -1)]
-        if self.experience.groups > 1 and self.experience.group is not None:
-            parts.append(self.experience.group[:, None] == np.arange(self.experience.groups))
-        return np.concatenate(parts, axis=1)
+        acted = (last[..., None] == actions).reshape(len(last), -1)
+        return np.concatenate([play.batch.global_state(), acted, self.known()], axis=1)
 
     def parts(self, count: int, rng: np.random.Generator) -> list[Packed]:
         """Return the round's episodes in so many random parts, each with as many episodes of every ring."""
@@ -114,7 +122,6 @@ class PpoTraining:
         told, generator = [rounds.told for rounds in self.rounds], torch.Generator().manual_seed(seed)
         self.learner = PpoLearner(net, told, config.ppo, config.update.gamma, generator)
         self.replay = self.rounds[0].replay
-        self._largest = np.zeros((len(experiences), net.population), dtype=np.float32)  # size of a reward so far
         self._rng = np.random.default_rng([seed, 1])  # which episodes make a part
         self._clock = time.perf_counter()
 
@@ -162,14 +169,7 @@ class PpoTraining:
         batches = rounds.parts(self.config.ppo.parts, self._rng)
         if rounds.experience.demonstration:
             return [Demonstration(batch) for batch in batches]
-        np.maximum(self._largest[k], self._sizes(batches), out=self._largest[k])
-        largest = torch.from_numpy(self._largest[k]).to(self.learner.device)
-        return self.learner.prepare(k, batches, schedule.sticky, largest)
-
-    @staticmethod
-    def _sizes(batches: Sequence[Packed]) -> np.ndarray:
-        """Return the largest size of a reward in a round, (P,)."""
-        return np.max([(batch.reward * batch.real).abs().amax(dim=1).cpu().numpy() for batch in batches], axis=0)
+        return self.learner.prepare(k, batches, schedule.sticky)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return everything that the rest of the training depends on: arrays, and a note for JSON.
@@ -177,7 +177,7 @@ class PpoTraining:
         This is for phases with one experience and no terms.
         """
         rollout = self.rounds[0].rollout
-        arrays = {"learner": self.learner.state_arrays(), "rollout": rollout.state_arrays(), "largest": self._largest}
+        arrays = {"learner": self.learner.state_arrays(), "rollout": rollout.state_arrays()}
         generators = {"parts": self._rng, "explore": rollout.rng}
         note = {
             "progress": asdict(self.progress),
@@ -190,7 +190,6 @@ class PpoTraining:
         rollout = self.rounds[0].rollout
         self.learner.load_arrays(arrays["learner"])
         rollout.load_arrays(arrays["rollout"])
-        self._largest[:] = arrays["largest"]
         self.progress = Progress(**note["progress"])
         self._rng.bit_generator.state = note["generators"]["parts"]
         rollout.rng.bit_generator.state = note["generators"]["explore"]

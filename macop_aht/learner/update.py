@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from macop_aht.config import ConfigError, setting, within
 from macop_aht.learner import kernels
 from macop_aht.learner.mixers import Qmix, Vdn
-from macop_aht.learner.networks import Stack, set_weights, weights
+from macop_aht.learner.networks import Ego, Stack, set_weights, weights
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.threads import begin
 
@@ -49,7 +49,7 @@ class UpdateConfig:
             raise ConfigError("learning_rate and max_grad_norm must be above 0")
 
 
-def q_values(net: Stack, batch: Packed) -> Tensor:
+def q_values(net: Stack | Ego, batch: Packed) -> Tensor:
     """Return Q of every agent at every step: (P,M,N,A)."""
     counts = [count * len(batch.agent) for count in batch.counts]  # the agents of a row are consecutive
     return net(batch.inputs.flatten(1, 2), counts).unflatten(1, batch.inputs.shape[1:3])

@@ -9,11 +9,13 @@ import torch
 
 from macop_aht.export import generalist
 from macop_aht.export.ego_graph import ego_graph, run_weights
-from macop_aht.export.generalist import TRACE, GeneralistConfig, GeneralistTrainer, advantages, with_generalist
+from macop_aht.export.generalist import PERTURBATIONS, GeneralistConfig, GeneralistTrainer, with_generalist
 from macop_aht.export.parity import check_parity, recorded_feed
 from macop_aht.export.synthetic import Swaps, with_synthetic
 from macop_aht.learner.networks import Ego, encode, set_weights, weights
+from macop_aht.learner.ppo import Schedule
 from macop_aht.learner.seats import Seating, greedy_returns
+from macop_aht.learner.update import q_values
 from macop_aht.onnx_format import FormatError, read, write
 from tests.bundles import NORTH, SOUTH, make_ego, stubborn
 
@@ -42,17 +44,6 @@ def test_a_generalist_head_joins_an_ego():
         run_weights(earlier)
 
 
-def test_advantages_by_hand():
-    """Two episodes, of three steps and of one; the values behind an end do not count."""
-    reward = np.array([[0.0, 2.0], [1.0, 9.0], [3.0, 9.0]])
-    value = np.array([[0.5, 1.0], [1.0, 7.0], [2.0, 7.0], [8.0, 7.0]])
-    last = 3.0 - 2.0
-    middle = 1.0 + 0.5 * 2.0 - 1.0 + 0.5 * TRACE * last
-    first = 0.0 + 0.5 * 1.0 - 0.5 + 0.5 * TRACE * middle
-    found = advantages(reward, value, np.array([3, 1]), gamma=0.5)
-    np.testing.assert_allclose(found, [[first, 2.0 - 1.0], [middle, 0.0], [last, 0.0]])
-
-
 def trained_generalist(rounds, monkeypatch):
     """The network, its two groups of opposite actions, and the world: each head of the ego is right with one of them."""
     monkeypatch.setattr("macop_aht.export.synthetic.STEPS", 1_600)
@@ -77,58 +68,63 @@ def trainer_in_cn2():
     return GeneralistTrainer(world, ego, groups, np.ones((2, 4)), GeneralistConfig(), seed=0), world
 
 
+def played(trainer, swaps=0.0):
+    """A round: what was recorded, (B,T,…), and what the critic knew in every step, (B,T,G+2)."""
+    trainer.practice.swaps = swaps
+    trainer.practice.play(Schedule(1e-3, 0.0, 0.0, 0.0))
+    replay, slots = trainer.practice.replay, np.arange(len(trainer.practice.group))
+    return replay.episodes(0, slots), replay.state[0, slots][..., -4 - PERTURBATIONS :]
+
+
 def test_a_generalist_head_plays_on_when_its_teammates_are_swapped():
-    """It knows its last action, and the critic is told who is there now."""
+    """It goes on with its memory, and the critic is told who is there now."""
     trainer, world = trainer_in_cn2()
-    episodes, shape = trainer._play(swaps=1.0), trainer.net.shape
-    changed = (episodes.group[1:] != episodes.group[:-1]).any(dim=0)
-    as_they_are = (episodes.noise == 0) & ~episodes.permuted
-    assert changed[as_they_are].float().mean() > 0.5  # two groups have changed places
+    practice = trainer.practice
+    _, known = played(trainer, swaps=1.0)
+    running = np.arange(world.limit)[None, 1:] < practice.replay.length[0][:, None]
+    group = known[:, : world.limit, :4].argmax(axis=-1)
+    changed = ((group[:, 1:] != group[:, :-1]) & running).any(axis=1)
+    as_they_are = (practice.noise == 0) & ~practice.permuted
+    assert changed[as_they_are].mean() > 0.5  # two groups have changed places
     assert not changed[~as_they_are].any()
-    for group, rows in enumerate(trainer._rollout.seats.stacks[1].rows):
-        assert (trainer._group[rows // world.n_agents] == group).all()
-    last = episodes.inputs[..., shape.obs : shape.obs + shape.actions]
-    assert (last[0] == 0).all()
-    assert torch.equal(last[1:].argmax(dim=-1), episodes.action[:-1])
-    assert (last[1:].sum(dim=-1) == 1).all()
-    at = np.array([0, 1, 1]), np.array([0, 0, 3])
-    told = episodes.teammates(at, 4)
-    assert torch.equal(told[:, :4].argmax(dim=1), episodes.group[at])
-    assert torch.equal(told[:, 4], episodes.noise[[0, 0, 3]])
-    assert torch.equal(told[:, 5] == 1, episodes.permuted[[0, 0, 3]])
+    for member, rows in enumerate(practice.rollout.seats.stacks[1].rows):
+        assert (practice.group[rows // world.n_agents] == member).all()
+    np.testing.assert_allclose(known[:, 0, 4], practice.noise, rtol=1e-6)
+    assert (known[:, 0, 5] == practice.permuted).all()
+    assert trainer.learner.net.backbone is trainer.net.backbone  # what plays is what learns
 
 
 def test_the_teammates_actions_are_permuted_and_ours_are_not(monkeypatch):
     monkeypatch.setattr("macop_aht.export.generalist.NOISY", 0.0)
     (trainer, _), taken = trainer_in_cn2(), []
-    act = trainer._rollout.seats.act
-    monkeypatch.setattr(trainer._rollout.seats, "act", lambda play: (act(play), taken.append(play.action.copy())))
+    practice = trainer.practice
+    act = practice.rollout.seats.act
+    monkeypatch.setattr(practice.rollout.seats, "act", lambda play: (act(play), taken.append(play.action.copy())))
     with torch.no_grad():
         trainer.net.heads.head2.bias[0, NORTH] = 100.0
-    episodes = trainer._play(swaps=0.0)
+    played(trainer)
     ours, theirs = taken[0].T
-    usual = np.where(trainer._group == 0, SOUTH, NORTH)
-    teams, permuted = trainer._group < 2, episodes.permuted.numpy()
+    usual = np.where(practice.group == 0, SOUTH, NORTH)
+    teams, permuted = practice.group < 2, practice.permuted
     assert (ours == NORTH).all()
     assert (theirs == usual)[teams & ~permuted].all()
     assert (theirs == usual)[teams & permuted].mean() < 0.5
     assert 0.1 < permuted.mean() < 0.4
 
 
-def test_nothing_is_imitated_with_permuted_actions():
+def test_the_best_head_is_imitated_but_not_with_permuted_actions():
+    """By hand, over the rows of a round; the best head is the first with every group."""
     trainer, _ = trainer_in_cn2()
-    episodes = trainer._play(swaps=0.0)
-    targets, everyone = trainer._targets(episodes, imitate=True), np.arange(len(episodes.length))
-    another = (targets.best + 1) % trainer.net.shape.actions
-    if_permuted, if_not = (
-        torch.where(rows.view(1, -1, 1), another, targets.best) for rows in (episodes.permuted, ~episodes.permuted)
-    )
-    losses = [
-        trainer._loss(episodes, targets._replace(best=best), everyone, 1.0, 0.0)
-        for best in (targets.best, if_permuted, if_not)
-    ]
-    assert losses[0] == losses[1]
-    assert losses[0] != losses[2]
+    played(trainer)
+    (batch,) = trainer.practice.parts(1, np.random.default_rng(0))
+    net, known = trainer.learner.net, batch.state[0, :, -4 - PERTURBATIONS :]
+    loss = trainer.imitation(trainer.learner, batch, lambda: q_values(net, batch))
+    best = q_values(trainer._ego, batch)[:1].masked_fill(~batch.mask, -torch.inf).argmax(dim=-1, keepdim=True)
+    policy = q_values(net, batch).masked_fill(~batch.mask, -1e9).log_softmax(dim=-1)
+    each = -policy.gather(-1, best).view(-1)
+    counted = (known[:, 5] == 0) & (batch.real[0] > 0)
+    assert 0 < counted.sum() < batch.real.sum()
+    torch.testing.assert_close(loss.squeeze(), each[counted].sum() / batch.real.sum())
 
 
 def test_teammates_are_swapped_as_often_as_they_are_said_to_be():

@@ -64,7 +64,8 @@ def test_advantages_by_hand(monkeypatch):
     monkeypatch.setattr(learner.critics[0], "forward", lambda state, counts: torch.tensor([[0.2, 0.4, 0.6]]))
     # last: 2 - 0.6 = 1.4; then 1 + 0.3 - 0.4 + 0.25 * 1.4 = 1.25; first 0 + 0.2 - 0.2 + 0.25 * 1.25 = 0.3125
     by_hand = np.array([0.3125, 1.25, 1.4])
-    (part,) = learner.prepare(0, [batch], 0.0, torch.tensor([1.0]))
+    learner.largest.fill_(1.0)
+    (part,) = learner.prepare(0, [batch], 0.0)
     np.testing.assert_allclose(part.target[0], by_hand + np.array([0.2, 0.4, 0.6]), rtol=1e-6)
     np.testing.assert_allclose(part.advantage[0], (by_hand - by_hand.mean()) / by_hand.std(), rtol=1e-5)
 
@@ -148,10 +149,10 @@ def test_a_stack_of_four_is_four_singles():
     whole = replay.pack(slots, CPU)
     singles = [replay.pack(slots[p : p + 1], CPU, ring=np.full((1, 12), p)) for p in range(4)]
     for _ in range(2):
-        (part,) = together.prepare(0, [whole], schedule.sticky, torch.ones(4))
+        (part,) = together.prepare(0, [whole], schedule.sticky)
         losses = together.losses({0: (1.0, part)}, schedule)
         for p, learner in enumerate(alone):
-            (own,) = learner.prepare(0, [singles[p]], schedule.sticky, torch.ones(1))
+            (own,) = learner.prepare(0, [singles[p]], schedule.sticky)
             for name, loss in learner.losses({0: (1.0, own)}, schedule).items():
                 torch.testing.assert_close(loss[0], losses[name][p], rtol=1e-4, atol=1e-5)
             learner.descend(learner.losses({0: (1.0, own)}, schedule), 1e-3)
@@ -166,7 +167,7 @@ def test_the_first_update_is_the_policy_gradient():
     world = build("LBF4", limit=6)
     batch = filled_replay(world, population=1).pack(np.arange(12)[None], CPU)
     learner = PpoLearner(Stack(Shape.of(world), 1, generator()), [world.state_dim], ProximalConfig(), 0.9)
-    (part,) = learner.prepare(0, [batch], 0.0, torch.ones(1))
+    (part,) = learner.prepare(0, [batch], 0.0)
     bias = learner.net.heads.head2.bias
     (found,) = torch.autograd.grad(learner.losses({0: (2.0, part)}, STILL)["policy 0"].sum(), bias)
     scores = taken(log_policy(learner.net, batch, q_values(learner.net, batch)), batch).mean(dim=-1)
@@ -322,9 +323,8 @@ def test_training_is_reproducible_and_goes_on_where_it_stood():
     for training in (whole, again, other):
         training.step()
     arrays, note = again.state()
-    copied = {"learner": again.learner.state_arrays(), **{name: arrays[name] for name in ("rollout", "largest")}}
     resumed = self_play_training(world, config, 0, CPU)
-    resumed.load_state(copied, note)
+    resumed.load_state(arrays, note)
     for training in (whole, resumed, other):
         training.run()
     assert isinstance(whole, PpoTraining)
