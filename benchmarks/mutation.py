@@ -58,7 +58,7 @@ def mutation(scenario: str, seed: int, ratio: float, work: Path) -> dict[str, An
         config = replace(setup.config, mutation=replace(setup.config.mutation, ratio=ratio))
         learned, before = parents(scenario, seed, work)
         began = time.process_time()
-        after = macop._next_population(setup._replace(config=config), 2, learned, before)
+        after = macop._next_population(setup._replace(config=config), 2, learned, before, before.teams.net)
         figures = {
             "parents": outcomes(setup, before.teams.net),
             "selected": outcomes(setup, after.teams.net),

@@ -21,6 +21,7 @@ from macop_aht.learner.replay import Replay
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import distillation, terms
+from macop_aht.methods.novelty import Moments, Novelty, choose_new, moments_of
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
@@ -75,7 +76,7 @@ class MacopConfig:
     ego_steps: int = setting(125_000, "number of environment steps to train the ego with one group (t_ego), at least 1")
     incompatibility: Literal["cross-play", "novelty"] = setting(
         "cross-play",
-        "what drives mutation: bad cross-play with the ego (Macop), or novelty of the self-play (Macop+); --method sets it",
+        "what drives mutation: bad cross-play with the ego (Macop), or novel behaviour (Macop+); --method sets it",
     )
     anew: float = setting(
         0.0,
@@ -120,30 +121,40 @@ def first_population(setup: Setup[MacopConfig]) -> Teams:
     """Groups that are good in themselves and different from each other: L_sp + alpha_div L_div."""
     config, seed = setup.config, setup.phase_seed(0)
     teams = Teams.fresh(setup, config.population, config.teammates, seed)
-    _train_teammates(setup, "first population", config.teammates, teams, seed, ego=None)
+    _train_teammates(setup, "first population", config.teammates, teams, seed)
     return teams
 
 
-def mutate(setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams) -> Teams:
-    """Return the offspring: copies of the parents, or fresh groups, trained with L_tm (Eq. 5) against the ego as it is."""
+def mutate(setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams, known: Sequence[Moments] = ()) -> Teams:
+    """Return the offspring: copies of the parents, or fresh groups, trained with L_tm (Eq. 5) against the ego as it is.
+
+    Macop+ pays them for what is not `known` instead: the rewarded steps of all groups so far.
+    """
     config, phase, seed = setup.config, f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
     fresh, anew = Teams.fresh(setup, config.population, config.mutation, seed), round(config.anew * config.population)
     sources = [fresh if k < anew else parents for k in range(config.population)]
     offspring = Teams.gather(setup, [(source, k) for k, source in enumerate(sources)])
-    _train_teammates(setup, phase, config.mutation, offspring, seed, ego)
+    _train_teammates(setup, phase, config.mutation, offspring, seed, ego, known)
     return offspring
 
 
 def _train_teammates(
-    setup: Setup[MacopConfig], phase: str, training: TrainingConfig, teams: Teams, seed: int, ego: Ego | None
+    setup: Setup[MacopConfig],
+    phase: str,
+    training: TrainingConfig,
+    teams: Teams,
+    seed: int,
+    ego: Ego | None = None,
+    known: Sequence[Moments] = (),
 ) -> None:
-    world, config, net = setup.world, setup.config, teams.net
+    config, net = setup.config, teams.net
     alone, losses = self_play(net, training, seed), {}
     if config.alpha_div:
         losses["diversity"] = (config.alpha_div, terms.diversity(config.diversity_every))
     experiences = [alone]
-    if ego is not None and config.incompatibility == "novelty":
-        experiences = [replace(alone, attach=terms.pay_for_novelty(ego, world.controllable, setup.device))]
+    if config.incompatibility == "novelty":
+        if any(len(own.seen) for own in known):
+            experiences = [replace(alone, attach=Novelty(known, net.population, seed + 3, setup.device))]
     elif ego is not None and config.alpha_incom:
         experiences.append(_against_ego(setup, ego, net, seed))
     train_teams(setup, phase, teams, experiences, training, config.teammate_steps, seed, losses)
@@ -173,16 +184,17 @@ def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> 
     )  # fmt: skip
 
 
-def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]:
+def select(self_play: Sequence[float], cross_play: Sequence[float], new: Sequence[int] = ()) -> list[int]:
     """Of parents and offspring, 2 n_p in all, the n_p that stay: the worst in themselves go, then the most compatible.
 
-    Among equals in self-play the less compatible stays (deviation 8): where success pays 1, everybody is equal.
+    Among equals in self-play the less compatible stays (deviation 8): where success pays 1, everybody is equal. Those whose
+    behaviour is `new` stay before all others (Macop+).
     """
     population = len(self_play) // 2
     by_quality = sorted(range(len(self_play)), key=lambda k: (self_play[k], -cross_play[k]))
     left = by_quality[population // 2 :]
     by_compatibility = sorted(left, key=lambda k: (cross_play[k], -self_play[k], k))
-    return sorted(by_compatibility[:population])
+    return sorted([*new, *(k for k in by_compatibility if k not in new)][:population])
 
 
 def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> float:
@@ -269,9 +281,10 @@ def train(setup: Setup[MacopConfig], journal: Journal) -> Result:
     for iteration in range(1, config.max_iterations + 1):
         if iteration > 1:
             name = f"population-{iteration:02d}"
-            population = journal.phase(name, Population, _next_population, setup, iteration, learned, population)
+            known = Stack.gather(list(met.values()))
+            population = journal.phase(name, Population, _next_population, setup, iteration, learned, population, known)
             met |= {group: (population.teams.net, k) for k, group in enumerate(population.names)}
-            if iteration >= config.min_iterations and _compatible(population) >= config.stop_threshold:
+            if iteration >= config.min_iterations and _nothing_new(setup, population.decision):
                 break
         met |= {group: (population.teams.net, k) for k, group in enumerate(population.names)}
         joined += [group for group in population.names if group not in joined]
@@ -287,25 +300,31 @@ def _begin(setup: Setup[MacopConfig]) -> Population:
     return Population(teams, names, Decision(groups=names, self_play=returns))
 
 
-def _compatible(population: Population) -> float:
-    """C of a population that has come out of a selection."""
-    found = population.decision.compatibility
-    return float("nan") if found is None else found
+def _nothing_new(setup: Setup[MacopConfig], decision: Decision) -> bool:
+    """Whether the ego is compatible with all groups of a selection, and none of them behaves in a new way (Macop+)."""
+    compatible = decision.compatibility
+    return compatible is not None and compatible >= setup.config.stop_threshold and not decision.new
 
 
-def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned, parents: Population) -> Population:
-    """Mutation, selection, and the figure that the stopping is decided by."""
-    offspring = mutate(setup, iteration, learned.ego, parents.teams)
-    count = setup.config.population
+def _next_population(
+    setup: Setup[MacopConfig], iteration: int, learned: Learned, parents: Population, earlier: Stack
+) -> Population:
+    """Mutation, selection, and the figures that the stopping is decided by; `earlier` are all groups so far."""
+    count, by_novelty = setup.config.population, setup.config.incompatibility == "novelty"
+    known = _moments(setup, earlier, setup.phase_seed(iteration, 1, 2)) if by_novelty else []
+    offspring = mutate(setup, iteration, learned.ego, parents.teams, known)
     names = parents.names + [f"{iteration}/{k}" for k in range(count)]
     teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
     both, seed = Stack.gather([(source.net, k) for source, k in teams]), setup.phase_seed(iteration, 1)
     self_play = self_play_returns(setup, both, seed)
     heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
     cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
-    chosen = select(self_play, cross_play)
+    new, novelty = _judge(setup, iteration, known, offspring.net, self_play) if by_novelty else ([], None)
+    chosen = select(self_play, cross_play, new)
     groups = [names[k] for k in chosen]
     decision = Decision(
+        novelty=novelty,
+        new=[names[k] for k in new] if by_novelty else None,
         candidates=names,
         self_play=self_play,
         cross_play=cross_play,
@@ -314,6 +333,25 @@ def _next_population(setup: Setup[MacopConfig], iteration: int, learned: Learned
         compatibility=compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
     )
     return Population(Teams.gather(setup, [teams[k] for k in chosen]), groups, decision)
+
+
+def _moments(setup: Setup[MacopConfig], groups: Stack, seed: int) -> list[Moments]:
+    """What groups are rewarded for in self-play."""
+    return moments_of(setup.world, groups, setup.config.test_episodes, seed, setup.device)
+
+
+def _judge(
+    setup: Setup[MacopConfig], iteration: int, known: Sequence[Moments], offspring: Stack, self_play: Sequence[float]
+) -> tuple[list[int], list[float]]:
+    """Return which candidates behave in a new way, and the novelty of all offspring.
+
+    An offspring must have half of the best candidate's self-play return at least.
+    """
+    count, seed = offspring.population, setup.phase_seed(iteration, 1, 3)
+    good = [value > 0 and value >= max(self_play) / 2 for value in self_play[-count:]]
+    found = _moments(setup, offspring, setup.phase_seed(iteration, 1, 4))
+    new, novelty = choose_new(known, found, good, seed, setup.device)
+    return [len(self_play) - count + k for k in new], novelty
 
 
 def _continual_learning(

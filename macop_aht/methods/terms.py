@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macop_aht.learner.experience import Recorder
-from macop_aht.learner.networks import Backbone, Ego, Stack
+from macop_aht.learner.networks import Backbone, Stack
 from macop_aht.learner.phase import AnyLearner
 from macop_aht.learner.replay import Packed, Replay
 from macop_aht.learner.threads import begin
@@ -118,51 +117,3 @@ def cloning(teachers: Stack, replay: Replay, batch_size: int, seed: Sequence[int
         return masked_mean(off, kept.real).mean().expand(1)
 
     return term
-
-
-# --- Novelty
-
-
-def agreement(ego: Ego, batch: Packed, agents: int) -> Tensor:
-    """Return in which steps the ego would have played the same in its seats, by each of its heads: the share of agents (K,M).
-
-    The batch has one member; its first agents, as many as are given, are those of the ego's seats.
-    """
-    inputs, counts = batch.inputs[0, :, :agents].flatten(0, 1), [count * agents for count in batch.counts]
-    with torch.no_grad():
-        q = ego(inputs.unsqueeze(0), counts).unflatten(1, (-1, agents))  # (K,M,m,A)
-    same = q.masked_fill(~batch.mask[:, :, :agents], -torch.inf).argmax(dim=-1) == batch.action[:, :, :agents]
-    return same.float().mean(dim=-1)
-
-
-def agreements(
-    ego: Ego, replay: Replay, ring: np.ndarray, slot: np.ndarray, agents: int, device: torch.device
-) -> np.ndarray:
-    """Return the largest share, over the ego's heads, of each episode's steps in which it would have played the same: (R,)."""
-    batch = replay.pack(slot[None], device, ring=ring[None])
-    same = agreement(ego, batch, agents).cpu().numpy()
-    episode = np.concatenate([np.arange(count) for count in batch.counts])  # of each row, the longest first
-    total = np.stack([np.bincount(episode, head) for head in same])  # (K,R)
-    length = replay.length[ring, slot]
-    order = np.argsort(-length, kind="stable")
-    found = np.empty(len(ring))
-    found[order] = (total / length[order]).max(axis=0)
-    return found
-
-
-def pay_for_novelty(ego: Ego, controllable: int, device: torch.device) -> Callable[[Recorder], None]:
-    """Return what multiplies the rewards of a recorder's episodes by 1 - agreement, as they enter its replay."""
-
-    def attach(recorder: Recorder) -> None:
-        replay = recorder.replay
-
-        def tell(over: np.ndarray, ring: np.ndarray, slot: np.ndarray) -> None:
-            paid = replay.reward[ring, slot].any(axis=1)
-            if paid.any():
-                at = ring[paid], slot[paid]
-                novel = 1.0 - agreements(ego, replay, *at, controllable, device)
-                replay.reward[at] *= novel[:, None].astype(np.float32)
-
-        recorder.when_over.append(tell)
-
-    return attach

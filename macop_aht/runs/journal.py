@@ -123,8 +123,9 @@ def sentence(decision: Decision) -> str:
         return _lesson(decision, decision.old_heads)
     if decision.compatibility is not None:
         stay = ", ".join(decision.groups or ())
+        novelty = "" if decision.novelty is None else f", novelty {_numbers(decision.novelty)}"
         return (
-            f"{decision.phase}: self-play {_numbers(decision.self_play)}, with the ego {_numbers(decision.cross_play)}; "
+            f"{decision.phase}: self-play {_numbers(decision.self_play)}, with the ego {_numbers(decision.cross_play)}{novelty}; "
             f"{stay} stay, C = {decision.compatibility:.2f}"
         )
     if decision.returns is not None:

@@ -77,6 +77,8 @@ class Decision:
     cross_play: list[float] | None = None  # return of every candidate with the ego's best head
     candidate_heads: list[int] | None = None  # the ego's head that does best with every candidate, in other episodes
     compatibility: float | None = None  # C, by which Macop stops
+    novelty: list[float] | None = None  # of every offspring of a selection of Macop+, in 0..1
+    new: list[str] | None = None  # of a selection of Macop+: the groups that behave in a new way
     group: str | None = None  # of a lesson: the group that the ego learns with
     old_heads: list[float] | None = None  # return of every old head with that group
     best_head: int | None = None  # the old head that does best with it, in other episodes; None where there is none

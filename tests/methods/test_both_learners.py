@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from macop_aht.config import changed
-from macop_aht.learner.experience import self_play
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.learner.phase import begin
-from macop_aht.learner.ppo import PpoLearner, ProximalConfig, Schedule
-from macop_aht.learner.rounds import PpoTraining, Rounds
+from macop_aht.learner.ppo import PpoLearner, ProximalConfig
+from macop_aht.learner.rounds import PpoTraining
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import q_values
@@ -128,26 +127,6 @@ def test_the_ego_is_fought_in_the_groups_seats():
     share = np.bincount(heads, minlength=3) / len(heads)
     assert share == pytest.approx([1 / 6, 1 / 6, 2 / 3], abs=0.08)
     assert len(training.learner.critics) == 2
-
-
-def test_novelty_is_paid_in_rounds_too():
-    """An ego that would act the same everywhere leaves nothing of the rewards."""
-    world = build("LBF4")
-    net = Stack(Shape.of(world), 2, generator())
-    found = []
-    for ego in (None, Ego(Shape.of(world), 2, generator(9))):
-        attach = terms.pay_for_novelty(ego, 1, CPU) if ego else None
-        training = replace(SMALL, ppo=replace(SMALL.ppo, envs=200))
-        rounds = Rounds(world, replace(self_play(net, training, 0), attach=attach), 2, CPU)
-        rounds.play(Schedule(1e-3, 0.0, 2.0, 1.0))
-        found.append(rounds.replay.reward.sum(axis=2))
-    paid = found[0] > 0
-    assert paid.sum() > 5
-    assert ((found[1] > 0) == paid).all()
-    assert 0 < found[1][paid].mean() < 1
-    ring, slot = np.nonzero(paid)
-    expected = 1 - terms.agreements(ego, rounds.replay, ring, slot, 1, CPU)
-    np.testing.assert_allclose(found[1][paid], expected, rtol=1e-5)
 
 
 def test_distillation_holds_the_policies_of_old_heads():

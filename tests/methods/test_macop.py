@@ -16,11 +16,9 @@ import pytest
 import torch
 
 from macop_aht.config import changed
-from macop_aht.learner.experience import self_play
 from macop_aht.learner.mixers import Qmix, Vdn
 from macop_aht.learner.networks import Backbone, Ego, Heads, Shape, Stack, weights
 from macop_aht.learner.phase import source
-from macop_aht.learner.replay import Replay
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values, td_on
@@ -148,29 +146,6 @@ def test_steadiness_is_how_far_old_heads_are_from_what_they_were_taught():
     assert all(part.grad is None for part in (*ego.heads.parameters(), *then.parameters()))
 
 
-def test_agreement_by_hand():
-    """An ego whose two heads always prefer action 1 and action 2, whatever they see; episodes of two, four and one steps."""
-    world = build("LBF4", limit=5)
-    ego, replay = Ego(Shape.of(world), 2, generator()), Replay(world, 1, 3, state=0)
-    with torch.no_grad():
-        ego.heads.head2.weight.zero_()
-        ego.heads.head2.bias.copy_(torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 2.0, 0.0, 0.0]]))
-    ring = np.zeros(3, dtype=np.int64)
-    slots = replay.begin(ring)
-    replay.mask[:] = True
-    for slot, actions in zip(slots, ([1, 1], [1, 2, 2, 0], [3]), strict=True):
-        replay.action[0, slot, : len(actions), 0] = actions
-    replay.action[:, :, :, 1] = 0  # the teammate's, which does not count
-    replay.end(ring, slots, np.array([2, 4, 1]), np.zeros(3, dtype=np.bool_))
-    assert terms.agreements(ego, replay, ring, slots, 1, CPU).tolist() == [
-        1.0,
-        2 / 4,
-        0.0,
-    ]  # the second head's in the second
-    replay.mask[0, slots[1], 3, 0, 1:] = False  # where only action 0 is left, both take it
-    assert terms.agreements(ego, replay, ring, slots, 1, CPU).tolist() == [1.0, 3 / 4, 0.0]
-
-
 # --- Selection, expansion, stopping, testing
 
 
@@ -253,7 +228,7 @@ def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
         return rng.binomial(32, 0.6, (5, groups.population)) / 32
 
     monkeypatch.setattr(macop, "cross_returns", returns)
-    monkeypatch.setattr(macop, "mutate", lambda setup, iteration, ego, parents: parents)
+    monkeypatch.setattr(macop, "mutate", lambda setup, iteration, ego, parents, known: parents)
     monkeypatch.setattr(macop, "self_play_returns", lambda setup, net, seed: [1.0] * net.population)
     teams = Teams.fresh(given, CONFIG.population, SMALL, 0)
     ego = Ego(Shape.of(build("LBF4")), 5, generator())
@@ -261,7 +236,7 @@ def test_compatibility_is_of_heads_that_other_episodes_have_chosen(monkeypatch):
     measured = [
         value
         for iteration in range(2, 202)
-        for value in macop._next_population(given, iteration, Learned(ego), parents).decision.cross_play
+        for value in macop._next_population(given, iteration, Learned(ego), parents, teams.net).decision.cross_play
     ]
     assert np.mean(measured) == pytest.approx(0.6, abs=0.01)  # the best of five would be 0.70
     assert len(set(seen)) == len(seen)  # never the same episodes twice
@@ -398,29 +373,6 @@ def test_the_ego_draws_its_heads_for_every_episode():
     share = np.bincount(seen, minlength=4) / len(seen)
     assert share[3] == pytest.approx(0.5 + 0.5 / 4, abs=0.06)  # the newest half the time, any of the four otherwise
     assert share[:3] == pytest.approx([0.125] * 3, abs=0.05)
-
-
-def test_novelty_pays_what_the_ego_does_not_know():
-    """Rewards enter the replay times 1 - agreement; an ego that would act the same everywhere leaves nothing of them."""
-    world = build("LBF4", limit=6)
-    net = Stack(Shape.of(world), 2, generator())
-    twin, stranger = Ego(Shape.of(world), 0), Ego(Shape.of(world), 3, generator(9))
-    with torch.no_grad():
-        for own, theirs in zip(twin.backbone.parameters(), net.backbone.parameters(), strict=True):
-            own.copy_(theirs[1:])
-    twin.add_head(Stack.gather([(net, 1)]).heads)
-    for ego, left in ((twin, 0.0), (stranger, None)):
-        collector = source(world, self_play(net, SMALL, 0), SMALL, 2, False, CPU).collector
-        while not (collector.replay.length[1] > 0).any():
-            collector.step()  # greedy
-        slot = int(collector.replay.length[1].argmax())
-        collector.replay.reward[1, slot] = 1.0
-        terms.pay_for_novelty(ego, world.controllable, CPU)(collector)
-        at = np.array([1]), np.array([slot])
-        collector.when_over[-1](np.array([True]), *at)
-        expected = 1.0 - terms.agreements(ego, collector.replay, *at, 1, CPU)[0]
-        assert expected == left if left is not None else 0 < expected < 1
-        np.testing.assert_allclose(collector.replay.reward[1, slot, : collector.replay.length[1, slot]], expected)
 
 
 # --- Whole runs

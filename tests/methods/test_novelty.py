@@ -1,0 +1,170 @@
+"""Novel behaviour (Macop+): what is known, what is paid for, and which groups are new."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from macop_aht.learner.experience import self_play
+from macop_aht.learner.networks import Ego, Shape, Stack
+from macop_aht.learner.phase import source
+from macop_aht.learner.ppo import ProximalConfig, Schedule
+from macop_aht.learner.rounds import Rounds
+from macop_aht.learner.seats import Seating, greedy_returns
+from macop_aht.learner.threads import use_threads
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.methods import macop
+from macop_aht.methods.macop import MacopConfig, select
+from macop_aht.methods.novelty import NEW, Classifier, Moments, Novelty, choose_new, moments_of
+from macop_aht.methods.phases import Learned, Population, Setup, Teams
+from macop_aht.runs.records import Decision
+from macop_aht.scenarios import build
+from tests.helpers import generator
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    use_threads(1)
+
+
+def around(*centre, count=100, seed=0):
+    """Rewarded steps in which the first entries are near the centre, and the others mean nothing."""
+    rng = np.random.default_rng(seed)
+    seen = np.concatenate([rng.normal(centre, 0.1, (count, len(centre))), rng.normal(size=(count, 6))], axis=1)
+    return Moments(seen.astype(np.float32), np.ones(count))
+
+
+def test_rewarded_steps_are_those_of_self_play():
+    """All rewards of every group's episodes, with what both agents saw before: in combat, an enemy within range."""
+    world = build("SMAC1", limit=30)
+    net = Stack(Shape.of(world), 3, generator(4))
+    with torch.no_grad():
+        net.heads.head2.bias[:2, 4] += 50.0  # two that go east
+        net.heads.head2.bias[0, 6:] += 100.0  # the first attacks whatever it can
+        net.heads.head2.bias[2, 1] += 50.0  # one that stays where it is
+    found = moments_of(world, net, 4, seed=7, device=CPU)
+    returns = greedy_returns(world, Seating.self_play(net, 4), 1, 7, CPU).reshape(3, 4)
+    assert [own.reward.sum() for own in found] == pytest.approx(returns.sum(axis=1))
+    assert returns[0].sum() > 0
+    assert len(found[2].seen) == 0
+    attackable = [name.endswith("attackable") for name in world.observations] * world.n_agents
+    assert sum(attackable) == 8
+    assert found[0].seen.shape[1] == len(attackable)
+    assert (found[0].seen[:, attackable].max(axis=1) == 1).mean() > 0.9
+
+
+def test_what_is_known_is_recognised_and_nothing_else():
+    """Known are two places. A third, which groups in training reach now and then, and a fourth that nobody has seen, are new."""
+    known = [around(0, 0), around(3, 0, seed=1)]
+    classifier = Classifier(known, 0, CPU)
+    training = [Moments.join([around(0, 0, count=95, seed=2), around(0, 3, count=5, seed=3)])]
+    classifier.learn(training, 300)
+    novelty = [classifier.novelty(around(*place, seed=9).seen).mean() for place in ((0, 0), (3, 0), (0, 3), (3, 3))]
+    assert max(novelty[:2]) < 0.25
+    assert min(novelty[2:]) > 0.75
+
+
+def test_groups_are_drawn_alike_and_steps_by_their_rewards():
+    own = Moments(np.array([[1.0], [2.0]], dtype=np.float32), np.array([3.0, 1.0]))
+    drawn = own.draw(4_000, np.random.default_rng(0))
+    assert (drawn == 1.0).mean() == pytest.approx(0.75, abs=0.03)
+
+
+def test_the_new_ones_are_chosen_once_each():
+    """Two candidates do something known, two the same new thing, one another new thing, and one is not good in itself."""
+    known = [around(0, 0), around(3, 0, seed=1)]
+    places = [(0, 0), (0, 3), (0, 3), (3, 3), (3, 0), (-3, 0)]
+    candidates = [around(*place, seed=10 + k) for k, place in enumerate(places)]
+    candidates.append(Moments(np.zeros((0, 8), dtype=np.float32), np.zeros(0)))  # never rewarded
+    good = [True] * 5 + [False, False]
+    chosen, novelty = choose_new(known, candidates, good, 0, CPU)
+    assert len(chosen) == 2
+    assert 3 in chosen
+    assert len({1, 2} & {*chosen}) == 1
+    assert [value >= NEW for value in novelty] == [False, True, True, True, False, True, False]
+    assert choose_new([], candidates, good, 0, CPU)[0] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]  # where nothing is known, all that is good is new
+
+
+def test_new_groups_stay_before_all_others():
+    """Candidates 4 and 7 are new; of the others the least compatible stay, as in Macop."""
+    self_play = [1.0, 1.0, 1.0, 1.0, 0.6, 1.0, 1.0, 1.0]
+    cross_play = [0.9, 0.8, 0.1, 0.7, 0.9, 0.2, 0.3, 1.0]
+    assert select(self_play, cross_play) == [2, 3, 5, 6]
+    assert select(self_play, cross_play, new=[4, 7]) == [2, 4, 5, 7]
+
+
+@pytest.mark.parametrize("learner", ["q", "ppo"])
+def test_rewards_are_multiplied_by_the_novelty_as_they_enter_the_replay(learner, monkeypatch):
+    """A classifier that knows half of everything leaves half of every reward; lengths and other steps are untouched."""
+    world = build("SMAC1", limit=20)
+    net = Stack(Shape.of(world), 2, generator())
+    training = TrainingConfig(learner=learner, envs=4, ppo=ProximalConfig(envs=20))
+    width = world.n_agents * len(world.observations)
+    known = [Moments(np.ones((5, width), dtype=np.float32), np.ones(5))]
+    rewards = []
+    for novelty in (None, 0.5):
+        attach = None
+        if novelty:
+            attach = Novelty(known, 2, 0, CPU)
+            monkeypatch.setattr(Classifier, "novelty", lambda self, seen: np.full(len(seen), 0.5))
+        experience = replace(self_play(net, training, 3), attach=attach)
+        if learner == "ppo":
+            recorder = Rounds(world, experience, 2, CPU)
+            recorder.play(Schedule(1e-3, 0.0, 0.0, 0.0))
+        else:
+            recorder = source(world, experience, training, 2, False, CPU).collector
+            for _ in range(60):
+                recorder.step()
+        done = recorder.replay.length > 0
+        rewards.append((recorder.replay.reward[done], recorder.replay.length[done]))
+    (whole, length), (half, same) = rewards
+    assert (length == same).all()
+    inside = np.arange(world.limit + 1) < length[:, None]
+    assert whole[inside].sum() > 0
+    np.testing.assert_allclose(half[inside], whole[inside] / 2)
+
+
+def test_a_run_goes_on_while_new_behaviour_appears():
+    def decision(**known):
+        return Decision(compatibility=0.9, **known)
+
+    setup = Setup(build("LBF4"), MacopConfig(stop_threshold=0.5), 0, CPU)
+    assert macop._nothing_new(setup, decision())  # Macop: C alone
+    assert macop._nothing_new(setup, decision(new=[]))
+    assert not macop._nothing_new(setup, decision(new=["2/1"]))
+    assert not macop._nothing_new(setup, Decision(compatibility=0.4, new=[]))
+    assert not macop._nothing_new(setup, Decision())
+
+
+def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
+    """Offspring 2/0 does what nobody does, 2/1 what a parent does."""
+    small = TrainingConfig(envs=4, batch=8, capacity=60)
+    config = MacopConfig(
+        population=2, incompatibility="novelty", test_episodes=4, teammates=small, mutation=small, ego=small
+    )
+    setup = Setup(build("LBF4"), config, 0, CPU)
+    parents, offspring = (Teams.fresh(setup, 2, small, seed) for seed in (0, 1))
+    seen = {
+        id(parents.net): [around(0, 0), around(3, 0)],
+        id(offspring.net): [around(0, 3, seed=5), around(0, 0, seed=6)],
+    }
+    given = []
+    monkeypatch.setattr(macop, "moments_of", lambda world, groups, *rest: seen[id(groups)])
+    monkeypatch.setattr(macop, "mutate", lambda *arguments: (given.append(arguments[-1]), offspring)[1])
+    monkeypatch.setattr(macop, "self_play_returns", lambda setup, net, seed: [1.0] * net.population)
+    before = Population(parents, ["0/0", "0/1"], Decision())
+    ego = Ego(Shape.of(setup.world), 1, generator())
+    found = macop._next_population(setup, 2, Learned(ego), before, parents.net).decision
+    assert found.new == ["2/0"]
+    assert found.novelty[0] > 0.75 > 0.25 > found.novelty[1]
+    assert "2/0" in found.groups
+    assert given[0] is seen[id(parents.net)]
