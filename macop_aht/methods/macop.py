@@ -20,8 +20,8 @@ from macop_aht.learner.networks import Ego, Heads, Stack
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.methods import distillation, terms
-from macop_aht.methods.novelty import Moments, Novelty, choose_new, moments_of
+from macop_aht.methods import distillation, macop_plus, terms
+from macop_aht.methods.novelty import Moments, Novelty
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
@@ -82,6 +82,11 @@ class MacopConfig:
         0.0,
         "share of the offspring that begin with random weights, in 0..1; the others begin as copies of their parents",
     )
+    prune: float = setting(
+        0.0,
+        "at the end, a head is removed if other heads do as well, but for this share of a group's return, in 0..1; 0: all stay "
+        "(Macop+)",
+    )
     newest_head: float = setting(
         0.5, "probability that the ego plays its newest head in mutation, else any head, in 0..1 (not used by Macop+)"
     )
@@ -110,7 +115,7 @@ class MacopConfig:
             "diversity_every", "kept_episodes",
         )  # fmt: skip
         at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_distil", "ego_self_play")
-        within(self, 0, 1, "newest_head", "anew")
+        within(self, 0, 1, "newest_head", "anew", "prune")
         within(self, 0, 0.9, "demonstrations")
 
 
@@ -291,7 +296,10 @@ def train(setup: Setup[MacopConfig], journal: Journal) -> Result:
         for k in range(config.population):
             name = f"ego-{iteration:02d}-{k:02d}"
             learned = journal.phase(name, Learned, _continual_learning, setup, iteration, k, learned, population)
-    return Result(learned.ego, list(met), Stack.gather(list(met.values())), joined)
+    groups = Stack.gather(list(met.values()))
+    if config.prune:
+        learned = journal.phase("ego-99-pruned", Learned, macop_plus.prune, setup, learned, groups, config.prune)
+    return Result(learned.ego, list(met), groups, joined)
 
 
 def _begin(setup: Setup[MacopConfig]) -> Population:
@@ -311,7 +319,7 @@ def _next_population(
 ) -> Population:
     """Mutation, selection, and the figures that the stopping is decided by; `earlier` are all groups so far."""
     count, by_novelty = setup.config.population, setup.config.incompatibility == "novelty"
-    known = _moments(setup, earlier, setup.phase_seed(iteration, 1, 2)) if by_novelty else []
+    known = macop_plus.moments(setup, earlier, setup.phase_seed(iteration, 1, 2)) if by_novelty else []
     offspring = mutate(setup, iteration, learned.ego, parents.teams, known)
     names = parents.names + [f"{iteration}/{k}" for k in range(count)]
     teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
@@ -319,7 +327,7 @@ def _next_population(
     self_play = self_play_returns(setup, both, seed)
     heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
     cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
-    new, novelty = _judge(setup, iteration, known, offspring.net, self_play) if by_novelty else ([], None)
+    new, novelty = macop_plus.judge(setup, iteration, known, offspring.net, self_play) if by_novelty else ([], None)
     chosen = select(self_play, cross_play, new)
     groups = [names[k] for k in chosen]
     decision = Decision(
@@ -333,25 +341,6 @@ def _next_population(
         compatibility=compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
     )
     return Population(Teams.gather(setup, [teams[k] for k in chosen]), groups, decision)
-
-
-def _moments(setup: Setup[MacopConfig], groups: Stack, seed: int) -> list[Moments]:
-    """What groups are rewarded for in self-play."""
-    return moments_of(setup.world, groups, setup.config.test_episodes, seed, setup.device)
-
-
-def _judge(
-    setup: Setup[MacopConfig], iteration: int, known: Sequence[Moments], offspring: Stack, self_play: Sequence[float]
-) -> tuple[list[int], list[float]]:
-    """Return which candidates behave in a new way, and the novelty of all offspring.
-
-    An offspring must have half of the best candidate's self-play return at least.
-    """
-    count, seed = offspring.population, setup.phase_seed(iteration, 1, 3)
-    good = [value > 0 and value >= max(self_play) / 2 for value in self_play[-count:]]
-    found = _moments(setup, offspring, setup.phase_seed(iteration, 1, 4))
-    new, novelty = choose_new(known, found, good, seed, setup.device)
-    return [len(self_play) - count + k for k in new], novelty
 
 
 def _continual_learning(
@@ -424,10 +413,13 @@ def plus_from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
     """Return a preset's settings for Macop+.
 
     Offspring begin with random weights and are rewarded for novelty. Old heads are distilled, instead of a regulariser on the
-    backbone. The ego's replay has demonstrations, and there is no lesson without need. All of the mutation's episodes are
+    backbone. The ego's replay has demonstrations, and there is no lesson without need. In the end, heads that no group needs are
+    removed.
+
+    All of the mutation's episodes are
     self-play, where half of Macop's are: twice the ratio makes as many updates. Fresh offspring need as many updates
     as the first population.
     """
     mutation = replace(preset.mutation, ratio=min(2 * preset.mutation.ratio, preset.teammates.ratio))
-    learner = replace(preset, alpha_reg=0.0, alpha_distil=10.0, demonstrations=0.2, lessons="needed")
+    learner = replace(preset, alpha_reg=0.0, alpha_distil=10.0, demonstrations=0.2, lessons="needed", prune=0.02)
     return replace(learner, incompatibility="novelty", anew=1.0, mutation=mutation)

@@ -14,8 +14,9 @@ from macop_aht.learner.rounds import Rounds
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.methods import macop
+from macop_aht.methods import macop, macop_plus
 from macop_aht.methods.macop import MacopConfig, select
+from macop_aht.methods.macop_plus import spare
 from macop_aht.methods.novelty import NEW, Classifier, Moments, Novelty, choose_new, moments_of
 from macop_aht.methods.phases import Learned, Population, Setup, Teams
 from macop_aht.runs.records import Decision
@@ -158,7 +159,7 @@ def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
         id(offspring.net): [around(0, 3, seed=5), around(0, 0, seed=6)],
     }
     given = []
-    monkeypatch.setattr(macop, "moments_of", lambda world, groups, *rest: seen[id(groups)])
+    monkeypatch.setattr(macop_plus, "moments_of", lambda world, groups, *rest: seen[id(groups)])
     monkeypatch.setattr(macop, "mutate", lambda *arguments: (given.append(arguments[-1]), offspring)[1])
     monkeypatch.setattr(macop, "self_play_returns", lambda setup, net, seed: [1.0] * net.population)
     before = Population(parents, ["0/0", "0/1"], Decision())
@@ -168,3 +169,28 @@ def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
     assert found.novelty[0] > 0.75 > 0.25 > found.novelty[1]
     assert "2/0" in found.groups
     assert given[0] is seen[id(parents.net)]
+
+
+def test_heads_that_no_group_needs_are_removed():
+    """By hand: head 2 does all that head 0 does, head 3 nearly; head 1 alone serves the second group."""
+    returns = np.array([[1.0, 0.0, 0.5], [0.0, 0.9, 0.0], [1.0, 0.1, 0.6], [0.99, 0.0, 0.59]])
+    assert spare(returns, 0.0) == [1, 2]
+    assert spare(returns, 0.02) == [1, 2]  # the least useful goes first
+    assert spare(returns[[0, 1, 3]], 0.02) == [1, 2]  # 0.99 and 0.59 for 1 and 0.59: head 0 can go
+    assert spare(returns[[0, 1, 3]], 0.0) == [0, 1, 2]
+    assert spare(returns[:1], 0.5) == [0]
+    assert spare(np.zeros((3, 2)), 0.0) == [0]  # nobody gets anything: one head does
+
+
+def test_a_pruned_ego_plays_as_well(monkeypatch):
+    """Three heads, of which two are the same: one goes, and the others keep their weights and places."""
+    world = build("LBF4")
+    ego, groups = Ego(Shape.of(world), 3, generator()), Stack(Shape.of(world), 2, generator(1))
+    returns = np.array([[1.0, 0.2], [1.0, 0.2], [0.0, 0.8]])
+    monkeypatch.setattr(macop_plus, "cross_returns", lambda *given: returns)
+    setup = Setup(world, MacopConfig(), 0, CPU)
+    found = macop_plus.prune(setup, Learned(ego), groups, 0.02)
+    assert found.decision.returns == [1.0, 0.8]
+    assert found.ego.n_heads == found.decision.heads == 2
+    assert torch.equal(found.ego.heads.head2.weight, ego.heads.head2.weight[[0, 2]])
+    assert ego.n_heads == 3

@@ -1,0 +1,60 @@
+"""What Macop+ decides otherwise than Macop: which groups stay, by their behaviour, and which heads are needed in the end."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+
+from macop_aht.learner.networks import Stack
+from macop_aht.methods.novelty import Moments, choose_new, moments_of
+from macop_aht.methods.phases import Learned, Settings, Setup, cross_returns
+from macop_aht.runs.records import Decision
+
+PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
+
+
+def moments(setup: Setup[Settings], groups: Stack, seed: int) -> list[Moments]:
+    """What groups are rewarded for in self-play."""
+    return moments_of(setup.world, groups, setup.config.test_episodes, seed, setup.device)
+
+
+def judge(
+    setup: Setup[Settings], iteration: int, known: Sequence[Moments], offspring: Stack, self_play: Sequence[float]
+) -> tuple[list[int], list[float]]:
+    """Return which candidates behave in a new way, and the novelty of all offspring.
+
+    An offspring must have half of the best candidate's self-play return at least.
+    """
+    count, seed = offspring.population, setup.phase_seed(iteration, 1, 3)
+    good = [value > 0 and value >= max(self_play) / 2 for value in self_play[-count:]]
+    found = moments(setup, offspring, setup.phase_seed(iteration, 1, 4))
+    new, novelty = choose_new(known, found, good, seed, setup.device)
+    return [len(self_play) - count + k for k in new], novelty
+
+
+def spare(returns: np.ndarray, loss: float) -> list[int]:
+    """Return the heads that stay, where others do as well: returns (K,G) -> numbers of heads.
+
+    A head is removed where every group has another head whose return is at most `loss` lower, relative to the best of all. The
+    least useful goes first.
+    """
+    enough, kept = returns.max(axis=0) - loss * np.abs(returns.max(axis=0)), list(range(len(returns)))
+    while len(kept) > 1:
+        best_without = {k: returns[[own for own in kept if own != k]].max(axis=0) for k in kept}
+        able = [k for k in kept if (best_without[k] >= enough).all()]
+        if not able:
+            break
+        kept.remove(max(able, key=lambda k: (best_without[k].sum(), k)))
+    return kept
+
+
+def prune(setup: Setup[Settings], learned: Learned, groups: Stack, loss: float) -> Learned:
+    """Remove the heads that no group needs; the others move up."""
+    seed, ego = setup.phase_seed(PRUNING), copy.deepcopy(learned.ego)
+    returns = cross_returns(setup, ego, groups, seed, 4 * setup.config.test_episodes)
+    kept = spare(returns, loss)
+    for k in reversed([k for k in range(ego.n_heads) if k not in kept]):
+        ego.drop_head(k)
+    return Learned(ego, Decision(returns=returns[kept].max(axis=0).tolist(), heads=ego.n_heads))
