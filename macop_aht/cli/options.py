@@ -62,7 +62,7 @@ def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) ->
 FIRST = (  # the settings that people change, by the last word of their paths
     "groups", "population", "steps", "teammate_steps", "ego_steps", "min_iterations", "max_iterations", "stop_threshold",
     "test_episodes", "alpha_div", "alpha_incom", "alpha_reg", "alpha_distil", "alpha_cross", "alpha_rehearsal", "mu",
-    "ratio", "mixer",
+    "ratio", "mixer", "learner",
 )  # fmt: skip
 
 
