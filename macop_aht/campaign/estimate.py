@@ -1,7 +1,8 @@
 """How long the runs of a campaign will take, before anything is begun.
 
-Environment steps are nearly free and updates cost the time. So the minutes of a phase are its steps in millions, divided by the
-episodes per update, times a cost of the scenario. The costs are in costs.toml, measured on one core by benchmarks/costs.py.
+Environment steps are nearly free and updates cost the time. So with Q-learning the minutes of a phase are its steps in millions,
+divided by the episodes per update, times a cost of the scenario. With PPO, whose updates go by the steps, they are the steps
+times another cost. The costs are in costs.toml, measured on one core by benchmarks/costs.py.
 
 Estimates are pairs, (2,): for Macop's least and its greatest number of iterations.
 """
@@ -26,11 +27,19 @@ MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Core-minutes of a million steps with an update per episode, in one scenario."""
+class Cost:
+    """Core-minutes of a million steps: with an update per episode by Q-learning, and by PPO."""
 
-    population: float  # of groups by self-play, with the diversity term
-    lesson: float  # of the ego with groups
+    q: float
+    ppo: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What training costs in one scenario."""
+
+    population: Cost  # of groups by self-play, with the diversity term
+    lesson: Cost  # of the ego with groups
     ppo: float  # of Stable-Baselines3's PPO, whose updates are its own
     factors: dict[str, float]  # by method: multiplies the cost of its mutation, its population or its lessons
     measured: bool = True  # whether in this scenario
@@ -40,9 +49,10 @@ class Costs:
         """What was measured; for a scenario that was not, the mean of the others."""
         values = tomllib.loads((Path(__file__).parent / "costs.toml").read_text(encoding="utf-8"))
         known = values["scenarios"]
-        mean = {name: float(np.mean([own[name] for own in known.values()])) for name in ("population", "lesson")}
-        shared = {"ppo": values["ppo"], "factors": values["factors"]}
-        return Costs(**known.get(scenario, mean), **shared, measured=scenario in known)
+        mean = {name: float(np.mean([own[name] for own in known.values()])) for name in next(iter(known.values()))}
+        own = known.get(scenario, mean)
+        population, lesson = (Cost(own[part], own[f"{part}_ppo"]) for part in ("population", "lesson"))
+        return Costs(population, lesson, values["ppo"], values["factors"], measured=scenario in known)
 
 
 def core_hours(campaign: Campaign, scenario: str, name: str) -> np.ndarray:
@@ -55,7 +65,7 @@ def core_hours(campaign: Campaign, scenario: str, name: str) -> np.ndarray:
     if isinstance(config, MacopConfig):
         return _macop(config, costs, factor) / 60
     if method not in BUILT_IN:
-        return np.full(2, METHODS[method].steps(config) / MILLION * costs.lesson) / 60
+        return np.full(2, METHODS[method].steps(config) / MILLION * costs.lesson.q) / 60
     if not METHODS[method].groups_from:
         stages = factor * _stage(config.teammates.steps, config.teammates.training, costs.population)
         return np.full(2, stages + _stage(config.ego.steps, config.ego.training, costs.lesson)) / 60
@@ -78,8 +88,9 @@ def _least(config: MacopConfig) -> int:
     return min(max(config.min_iterations, 2), config.max_iterations)
 
 
-def _stage(steps: int, training: TrainingConfig, cost: float) -> float:
-    return steps / MILLION * cost / training.ratio
+def _stage(steps: int, training: TrainingConfig, cost: Cost) -> float:
+    each = cost.ppo if training.learner == "ppo" else cost.q / training.ratio
+    return steps / MILLION * each
 
 
 def _macop(config: MacopConfig, costs: Costs, factor: float) -> np.ndarray:

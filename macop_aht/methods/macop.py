@@ -21,7 +21,7 @@ from macop_aht.learner.replay import Replay
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import distillation, macop_plus, terms
-from macop_aht.methods.novelty import Moments, Novelty
+from macop_aht.methods.novelty import Classifier, pay_for_novelty
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
@@ -130,10 +130,12 @@ def first_population(setup: Setup[MacopConfig]) -> Teams:
     return teams
 
 
-def mutate(setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams, known: Sequence[Moments] = ()) -> Teams:
+def mutate(
+    setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams, known: Classifier | None = None
+) -> Teams:
     """Return the offspring: copies of the parents, or fresh groups, trained with L_tm (Eq. 5) against the ego as it is.
 
-    Macop+ pays them for what is not `known` instead: the rewarded steps of all groups so far.
+    Macop+ pays them for what is not `known` instead.
     """
     config, phase, seed = setup.config, f"iteration {iteration}: mutation", setup.phase_seed(iteration, 0)
     fresh, anew = Teams.fresh(setup, config.population, config.mutation, seed), round(config.anew * config.population)
@@ -150,7 +152,7 @@ def _train_teammates(
     teams: Teams,
     seed: int,
     ego: Ego | None = None,
-    known: Sequence[Moments] = (),
+    known: Classifier | None = None,
 ) -> None:
     config, net = setup.config, teams.net
     alone, losses = self_play(net, training, seed), {}
@@ -158,8 +160,8 @@ def _train_teammates(
         losses["diversity"] = (config.alpha_div, terms.diversity(config.diversity_every))
     experiences = [alone]
     if config.incompatibility == "novelty":
-        if any(len(own.seen) for own in known):
-            experiences = [replace(alone, attach=Novelty(known, net.population, seed + 3, setup.device))]
+        if known:
+            experiences = [replace(alone, attach=pay_for_novelty(known))]
     elif ego is not None and config.alpha_incom:
         experiences.append(_against_ego(setup, ego, net, seed))
     train_teams(setup, phase, teams, experiences, training, config.teammate_steps, seed, losses)
@@ -319,20 +321,20 @@ def _next_population(
 ) -> Population:
     """Mutation, selection, and the figures that the stopping is decided by; `earlier` are all groups so far."""
     count, by_novelty = setup.config.population, setup.config.incompatibility == "novelty"
-    known = macop_plus.moments(setup, earlier, setup.phase_seed(iteration, 1, 2)) if by_novelty else []
-    offspring = mutate(setup, iteration, learned.ego, parents.teams, known)
+    known = macop_plus.Known.of(setup, earlier, setup.config.mutation, (iteration, 1)) if by_novelty else None
+    offspring = mutate(setup, iteration, learned.ego, parents.teams, known.classifier if known else None)
     names = parents.names + [f"{iteration}/{k}" for k in range(count)]
     teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
     both, seed = Stack.gather([(source.net, k) for source, k in teams]), setup.phase_seed(iteration, 1)
     self_play = self_play_returns(setup, both, seed)
     heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
     cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
-    new, novelty = macop_plus.judge(setup, iteration, known, offspring.net, self_play) if by_novelty else ([], None)
+    new, novelty = macop_plus.judge(setup, known, offspring.net, self_play, (iteration, 1)) if known else ([], None)
     chosen = select(self_play, cross_play, new)
     groups = [names[k] for k in chosen]
     decision = Decision(
         novelty=novelty,
-        new=[names[k] for k in new] if by_novelty else None,
+        new=[names[k] for k in new] if known else None,
         candidates=names,
         self_play=self_play,
         cross_play=cross_play,

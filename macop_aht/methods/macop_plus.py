@@ -4,33 +4,53 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from macop_aht.learner.networks import Stack
-from macop_aht.methods.novelty import Moments, choose_new, moments_of
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, random_steps
 from macop_aht.methods.phases import Learned, Settings, Setup, cross_returns
 from macop_aht.runs.records import Decision
 
 PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
 
 
+class Known(NamedTuple):
+    """What the groups of a run so far are rewarded for."""
+
+    moments: list[Moments]  # of every group
+    others: np.ndarray  # steps of random teams
+    classifier: Classifier | None  # None where no group was ever rewarded
+
+    @staticmethod
+    def of(setup: Setup[Settings], groups: Stack, training: TrainingConfig, path: tuple[int, ...]) -> Known:
+        """Play the groups, and random teams that explore as the training does; `path` is that of the seeds."""
+        seeds = [setup.phase_seed(*path, k) for k in (2, 3, 4)]
+        found = moments(setup, groups, seeds[0])
+        others = random_steps(setup.world, training.persistence, training.together, seeds[1], setup.device)
+        rewarded = any(len(own.seen) for own in found)
+        return Known(found, others, Classifier(found, others, seeds[2], setup.device) if rewarded else None)
+
+
 def moments(setup: Setup[Settings], groups: Stack, seed: int) -> list[Moments]:
-    """What groups are rewarded for in self-play."""
+    """Return what groups are rewarded for in self-play."""
     return moments_of(setup.world, groups, setup.config.test_episodes, seed, setup.device)
 
 
 def judge(
-    setup: Setup[Settings], iteration: int, known: Sequence[Moments], offspring: Stack, self_play: Sequence[float]
+    setup: Setup[Settings], known: Known, offspring: Stack, self_play: Sequence[float], path: tuple[int, ...]
 ) -> tuple[list[int], list[float]]:
-    """Return which candidates behave in a new way, and the novelty of all offspring.
+    """Return which candidates behave in a new way, and the novelty of all offspring, the last of the candidates.
 
     An offspring must have half of the best candidate's self-play return at least.
     """
-    count, seed = offspring.population, setup.phase_seed(iteration, 1, 3)
+    count = offspring.population
     good = [value > 0 and value >= max(self_play) / 2 for value in self_play[-count:]]
-    found = moments(setup, offspring, setup.phase_seed(iteration, 1, 4))
-    new, novelty = choose_new(known, found, good, seed, setup.device)
+    found = moments(setup, offspring, setup.phase_seed(*path, 5))
+    seed = setup.phase_seed(*path, 6)
+    new, novelty = choose_new(known.moments, found, good, known.others, seed, setup.device)
     return [len(self_play) - count + k for k in new], novelty
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from macop_aht.campaign import conduct as conducting
 from macop_aht.campaign.board import table
-from macop_aht.campaign.estimate import Costs, core_hours
+from macop_aht.campaign.estimate import Cost, Costs, core_hours
 from macop_aht.campaign.plan import Campaign, outside, read, tasks
 from macop_aht.campaign.processes import Processes, going_on
 from macop_aht.campaign.runner import Ledger, run
@@ -139,7 +139,7 @@ def test_the_campaigns_of_the_benchmarks_are_valid():
 
 
 def test_core_hours_by_hand(monkeypatch):
-    costs = Costs(population=20.0, lesson=12.0, ppo=5.0, factors={"macop": 1.5, "ewc": 2.0})
+    costs = Costs(Cost(20.0, 3.0), Cost(12.0, 2.0), ppo=5.0, factors={"macop": 1.5, "ewc": 2.0})
     monkeypatch.setattr(Costs, "of", lambda scenario: costs)
     training = {"ratio": 2.0}
     macop = {"population": 3, "teammate_steps": 600_000, "ego_steps": 100_000, "min_iterations": 2, "max_iterations": 4}
@@ -155,6 +155,11 @@ def test_core_hours_by_hand(monkeypatch):
     assert 60 * core_hours(made, "LBF4", "finetune") == pytest.approx([3 * 0.6, 12 * 0.6])
     assert 60 * core_hours(made, "LBF4", "trajedi") == pytest.approx([12 + 3] * 2)
     assert 60 * core_hours(made, "LBF4", "ewc") == pytest.approx([6 * 2 * 0.6] * 2)
+    # With PPO, a million steps of a population cost 3 minutes, and of lessons 2, whatever the ratio.
+    by_ppo = {"training": {"learner": "ppo"}}
+    strong = {"teammates": {"steps": 1_200_000, **by_ppo}, "ego": {"steps": 500_000, **by_ppo}}
+    on_ppo = replace(made, settings={"trajedi": strong, "ewc": {"ego": {"steps": 100_000, **by_ppo}}})
+    assert 60 * core_hours(on_ppo, "LBF4", "trajedi") == pytest.approx([1.2 * 3 + 0.5 * 2] * 2)
     # Through a sequence of ten, or of all: 3 to 4 iterations of three groups, and TrajeDi's six.
     for length, lessons in ((10, (10, 10)), (0, (2 * 3 + 6, 4 * 3 + 6))):
         learning = replace(made, learners=["ewc"], sequence=length)

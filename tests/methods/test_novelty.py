@@ -17,7 +17,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import macop, macop_plus
 from macop_aht.methods.macop import MacopConfig, select
 from macop_aht.methods.macop_plus import spare
-from macop_aht.methods.novelty import NEW, Classifier, Moments, Novelty, choose_new, moments_of
+from macop_aht.methods.novelty import NEW, Classifier, Moments, choose_new, moments_of, pay_for_novelty, random_steps
 from macop_aht.methods.phases import Learned, Population, Setup, Teams
 from macop_aht.runs.records import Decision
 from macop_aht.scenarios import build
@@ -36,6 +36,9 @@ def around(*centre, count=100, seed=0):
     rng = np.random.default_rng(seed)
     seen = np.concatenate([rng.normal(centre, 0.1, (count, len(centre))), rng.normal(size=(count, 6))], axis=1)
     return Moments(seen.astype(np.float32), np.ones(count))
+
+
+OTHERS = np.random.default_rng(7).normal(size=(4_000, 8), scale=2.0).astype(np.float32)  # as of random teams
 
 
 def test_rewarded_steps_are_those_of_self_play():
@@ -58,14 +61,23 @@ def test_rewarded_steps_are_those_of_self_play():
 
 
 def test_what_is_known_is_recognised_and_nothing_else():
-    """Known are two places. A third, which groups in training reach now and then, and a fourth that nobody has seen, are new."""
-    known = [around(0, 0), around(3, 0, seed=1)]
-    classifier = Classifier(known, 0, CPU)
-    training = [Moments.join([around(0, 0, count=95, seed=2), around(0, 3, count=5, seed=3)])]
-    classifier.learn(training, 300)
-    novelty = [classifier.novelty(around(*place, seed=9).seen).mean() for place in ((0, 0), (3, 0), (0, 3), (3, 3))]
-    assert max(novelty[:2]) < 0.25
-    assert min(novelty[2:]) > 0.75
+    """Known are two places. Other places are new, also those that hardly any random step comes near."""
+    classifier = Classifier([around(0, 0), around(3, 0, seed=1)], OTHERS, 0, CPU)
+    novelty = [classifier.novelty_of(around(*place, seed=9)) for place in ((0, 0), (3, 0), (0, 3), (3, 3), (-3, 1))]
+    assert max(novelty[:2]) < 0.1
+    assert min(novelty[2:]) > 0.9
+    assert classifier.novelty_of(Moments(np.zeros((0, 8), dtype=np.float32), np.zeros(0))) == 0.0
+
+
+def test_random_steps_are_unrewarded_and_explore_as_told():
+    world = build("CN2", limit=6)
+    steps = random_steps(world, 0.0, 0.0, 0, CPU)
+    assert steps.shape[1] == world.n_agents * len(world.observations)
+    assert len(steps) == pytest.approx(6 * 2_000 * 0.25, rel=0.1)
+    own = [k + n * len(world.observations) for n in range(2) for k in (2, 3)]  # velocities
+    together = random_steps(world, 0.0, 1.0, 0, CPU)
+    apart, alike = (np.corrcoef(found[:, own[0]], found[:, own[2]])[0, 1] for found in (steps, together))
+    assert apart < 0.1 < 0.9 < alike
 
 
 def test_groups_are_drawn_alike_and_steps_by_their_rewards():
@@ -81,18 +93,14 @@ def test_the_new_ones_are_chosen_once_each():
     candidates = [around(*place, seed=10 + k) for k, place in enumerate(places)]
     candidates.append(Moments(np.zeros((0, 8), dtype=np.float32), np.zeros(0)))  # never rewarded
     good = [True] * 5 + [False, False]
-    chosen, novelty = choose_new(known, candidates, good, 0, CPU)
+    chosen, novelty = choose_new(known, candidates, good, OTHERS, 0, CPU)
     assert len(chosen) == 2
     assert 3 in chosen
     assert len({1, 2} & {*chosen}) == 1
     assert [value >= NEW for value in novelty] == [False, True, True, True, False, True, False]
-    assert choose_new([], candidates, good, 0, CPU)[0] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]  # where nothing is known, all that is good is new
+    nothing_known, novelty = choose_new([], candidates, good, OTHERS, 0, CPU)
+    assert sorted(places[k] for k in nothing_known) == [(0, 0), (0, 3), (3, 0), (3, 3)]
+    assert novelty == [1.0] * 6 + [0.0]
 
 
 def test_new_groups_stay_before_all_others():
@@ -111,12 +119,12 @@ def test_rewards_are_multiplied_by_the_novelty_as_they_enter_the_replay(learner,
     training = TrainingConfig(learner=learner, envs=4, ppo=ProximalConfig(envs=20))
     width = world.n_agents * len(world.observations)
     known = [Moments(np.ones((5, width), dtype=np.float32), np.ones(5))]
-    rewards = []
+    classifier, rewards = Classifier(known, np.zeros((5, width), dtype=np.float32), 0, CPU), []
     for novelty in (None, 0.5):
         attach = None
         if novelty:
-            attach = Novelty(known, 2, 0, CPU)
-            monkeypatch.setattr(Classifier, "novelty", lambda self, seen: np.full(len(seen), 0.5))
+            monkeypatch.setattr(classifier, "novelty", lambda seen: np.full(len(seen), 0.5))
+            attach = pay_for_novelty(classifier)
         experience = replace(self_play(net, training, 3), attach=attach)
         if learner == "ppo":
             recorder = Rounds(world, experience, 2, CPU)
@@ -160,6 +168,7 @@ def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
     }
     given = []
     monkeypatch.setattr(macop_plus, "moments_of", lambda world, groups, *rest: seen[id(groups)])
+    monkeypatch.setattr(macop_plus, "random_steps", lambda *given: OTHERS)
     monkeypatch.setattr(macop, "mutate", lambda *arguments: (given.append(arguments[-1]), offspring)[1])
     monkeypatch.setattr(macop, "self_play_returns", lambda setup, net, seed: [1.0] * net.population)
     before = Population(parents, ["0/0", "0/1"], Decision())
@@ -168,7 +177,7 @@ def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
     assert found.new == ["2/0"]
     assert found.novelty[0] > 0.75 > 0.25 > found.novelty[1]
     assert "2/0" in found.groups
-    assert given[0] is seen[id(parents.net)]
+    assert given[0].novelty_of(seen[id(parents.net)][0]) < 0.2  # what the offspring are not paid for
 
 
 def test_heads_that_no_group_needs_are_removed():
