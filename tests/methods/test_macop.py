@@ -545,7 +545,7 @@ def test_a_damaged_phase_is_done_again(finished, tmp_path):
 def test_what_distillation_remembers_survives_an_interruption(tmp_path):
     """Macop+, whose lessons need what was kept of those before, gone on with after any of its phases."""
     config = configure("macop+", replace(CONFIG, kept_episodes=20, max_iterations=2))
-    always = replace(config, lessons="all", expansion_rule="reach")
+    always = replace(config, lessons="all", expansion_rule="reach", prune=0.0)
     run = MethodRun("LBF4", "macop+", seed=1, config=always)
     whole = train(run, tmp_path / "whole", device="cpu", say=lambda line: None)
     assert whole.result.ego.n_heads > 1
