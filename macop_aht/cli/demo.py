@@ -22,6 +22,7 @@ PAIRS = {
     "SMAC1": "left-first",
     "SMAC2": "kite",
 }
+SHORT = {"min_iterations": 2, "max_iterations": 3, "teammate_steps": 300_000, "ego_steps": 60_000}
 
 
 def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
@@ -67,8 +68,12 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
     return len(pictures)
 
 
-def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int = 0) -> None:
-    """Train an ego by Macop+ in that folder, and a team by self-play; print the returns of both with every group."""
+def learn(folder: Path, scenario: str = "LBF4", seed: int = 0) -> None:
+    """Train an ego by Macop+ in that folder, and a team by self-play; print the returns of both with every group.
+
+    The run is a short one of the preset `strong`.
+    """
+    from macop_aht.config import changed
     from macop_aht.learner.device import default_threads
     from macop_aht.learner.networks import Stack
     from macop_aht.learner.selfplay import SelfPlayConfig, self_play_training
@@ -78,7 +83,7 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
     from macop_aht.methods.phases import cross_returns
     from macop_aht.methods.training import MethodRun, configure, train
 
-    config = configure("macop+", presets.macop(preset, scenario))
+    config = changed(configure("macop+", presets.macop("strong", scenario)), SHORT)
     finished = train(MethodRun(scenario, "macop+", seed, default_threads(), config), folder)
     setup, ego, groups = finished.setup, finished.result.ego, finished.result.groups
     steps = config.teammate_steps // config.population
@@ -91,8 +96,10 @@ def learn(folder: Path, scenario: str = "LBF4", preset: str = "demo", seed: int 
         head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
         figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
         print(f"{name:8}{behaviour.outcome:16}{figures}")
+    found = sorted({behaviour.outcome for behaviour in behaviours if behaviour.outcome})
+    print(f"\ndifferent outcomes: {len(found)} ({', '.join(found)})")
     print(
-        f"\nmean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} other episodes with each group"
+        f"mean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} other episodes with each group"
     )
 
 

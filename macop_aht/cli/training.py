@@ -38,7 +38,8 @@ def _train(arguments: argparse.Namespace) -> None:
     scenario, method = arguments.scenario or file.scenario, arguments.method or file.method
     if not scenario:
         raise ValueError("name a scenario, such as LBF4, or a file that does with --config FILE.toml")
-    config = apply_settings(settings_by_file(file, scenario, method, arguments.preset), arguments)
+    named = arguments.preset or find(method).preset
+    config = apply_settings(settings_by_file(file, scenario, method, named), arguments)
     threads = arguments.threads or file.threads or default_threads()
     run = MethodRun(scenario, method, file.seed if arguments.seed is None else arguments.seed, threads, config)
     check_groups(run, Path(arguments.out))
@@ -89,9 +90,9 @@ def add_train(commands: Commands, words: Sequence[str]) -> None:
     parser.add_argument(
         "--preset",
         choices=("paper", "fast", "demo", "strong"),
-        default="fast",
         help="settings by name; paper: the paper's numbers of steps; fast: fewer steps and updates where these are measured to "
-        "do as well; demo: a run of a minute or two; strong: PPO, with many more steps in less time (default: %(default)s)",
+        "do as well; demo: a run of a minute or two; strong: PPO, with many more steps in less time (default: strong for "
+        "macop+, else fast)",
     )
     if words[:1] == ["train"]:
         _add_method(parser, words)
@@ -137,11 +138,12 @@ def _add_method(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     given, _ = chosen.parse_known_args(words[1:])
     file = RunFile.read(Path(given.config)) if given.config else RunFile()
     method, config = given.method or file.method, None
+    named = given.preset or find(method).preset
     with suppress(ConfigError, ValueError, KeyError):  # told when the command is run
-        config = settings_by_file(file, given.scenario or file.scenario or EXAMPLE, method, given.preset or "fast")
+        config = settings_by_file(file, given.scenario or file.scenario or EXAMPLE, method, named)
     parser.usage = "macop train [SCENARIO] --out RUN [--method M] [--preset P] [--config FILE.toml] [settings]"
     parser.epilog = (
-        f"Defaults are those of {given.scenario or file.scenario or EXAMPLE} with --preset {given.preset or 'fast'}. "
+        f"Defaults are those of {given.scenario or file.scenario or EXAMPLE} with --preset {named}. "
         "docs/deviations.md describes the numbered deviations from the paper."
     )
     add_settings(parser, find(method).config, config)

@@ -52,6 +52,7 @@ class Method:
     - `campaign_groups`: the one of them that lends the groups in a campaign (default: the first).
     - `fixed`: settings that make the method what it is, and that a run may not change (default: none).
     - `compared`: whether a campaign that names no methods runs it (default: yes).
+    - `preset`: the preset by default (default: fast).
     - `learner`: what trains the ego, for the result rows, such as `ppo`; None: what the settings say (default).
     """
 
@@ -64,6 +65,7 @@ class Method:
     campaign_groups: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     compared: bool = True
+    preset: str = "fast"
     learner: str | None = None
 
     @property
@@ -83,6 +85,7 @@ METHODS = {
     "macop+": Method(
         "Macop, but the groups are novel to the ego, and the ego learns from their own episodes too",
         MacopConfig, macop.plus_from_preset, macop.train, macop.steps, fixed={"incompatibility": "novelty"},
+        preset="strong",
     ),
     "fcp": Method(
         "independent groups, then an ego of one head that learns with all of them",
@@ -192,17 +195,23 @@ class MethodRun:
     def from_preset(
         scenario: str,
         method: str = "macop+",
-        name: str = "fast",
+        name: str | None = None,
         seed: int = 0,
         threads: int = 1,
         settings: Mapping[str, Any] | None = None,
     ) -> MethodRun:
-        """Return a run with the settings of a preset (paper, fast or demo), and some of them changed.
+        """Return a run with the settings of a preset (default: the method's), and some of them changed.
 
         `settings` are nested as in a run's TOML: `{"ego_steps": 50_000, "ego": {"ratio": 1.0}}`. Raises `ConfigError` for an
         unknown key or a value of the wrong type.
         """
-        return MethodRun(scenario, method, seed, threads, changed(preset(method, name, scenario), settings or {}))
+        return MethodRun(
+            scenario,
+            method,
+            seed,
+            threads,
+            changed(preset(method, name or find(method).preset, scenario), settings or {}),
+        )
 
     def __post_init__(self) -> None:
         method = find(self.method)
