@@ -191,17 +191,16 @@ def _against_ego(setup: Setup[MacopConfig], ego: Ego, net: Stack, seed: int) -> 
     )  # fmt: skip
 
 
-def select(self_play: Sequence[float], cross_play: Sequence[float], new: Sequence[int] = ()) -> list[int]:
+def select(self_play: Sequence[float], cross_play: Sequence[float]) -> list[int]:
     """Of parents and offspring, 2 n_p in all, the n_p that stay: the worst in themselves go, then the most compatible.
 
-    Among equals in self-play the less compatible stays (deviation 8): where success pays 1, everybody is equal. Those whose
-    behaviour is `new` stay before all others (Macop+).
+    Among equals in self-play the less compatible stays (deviation 8): where success pays 1, everybody is equal.
     """
     population = len(self_play) // 2
     by_quality = sorted(range(len(self_play)), key=lambda k: (self_play[k], -cross_play[k]))
     left = by_quality[population // 2 :]
     by_compatibility = sorted(left, key=lambda k: (cross_play[k], -self_play[k], k))
-    return sorted([*new, *(k for k in by_compatibility if k not in new)][:population])
+    return sorted(by_compatibility[:population])
 
 
 def compatibility(self_play: Sequence[float], cross_play: Sequence[float]) -> float:
@@ -329,8 +328,11 @@ def _next_population(
     self_play = self_play_returns(setup, both, seed)
     heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
     cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
-    new, novelty = macop_plus.judge(setup, known, offspring.net, self_play, (iteration, 1)) if known else ([], None)
-    chosen = select(self_play, cross_play, new)
+    if known:
+        new, novelty = macop_plus.judge(setup, known, offspring.net, self_play, (iteration, 1))
+        chosen = macop_plus.select(self_play, cross_play, new)
+    else:
+        new, novelty, chosen = [], None, select(self_play, cross_play)
     groups = [names[k] for k in chosen]
     decision = Decision(
         novelty=novelty,

@@ -42,16 +42,31 @@ def moments(setup: Setup[Settings], groups: Stack, seed: int) -> list[Moments]:
 def judge(
     setup: Setup[Settings], known: Known, offspring: Stack, self_play: Sequence[float], path: tuple[int, ...]
 ) -> tuple[list[int], list[float]]:
-    """Return which candidates behave in a new way, and the novelty of all offspring, the last of the candidates.
-
-    An offspring must have half of the best candidate's self-play return at least.
-    """
+    """Return which candidates are good and behave in a new way, and the novelty of all offspring, the last of the candidates."""
     count = offspring.population
-    good = [value > 0 and value >= max(self_play) / 2 for value in self_play[-count:]]
     found = moments(setup, offspring, setup.phase_seed(*path, 5))
     seed = setup.phase_seed(*path, 6)
-    new, novelty = choose_new(known.moments, found, good, known.others, seed, setup.device)
+    new, novelty = choose_new(known.moments, found, good(self_play)[-count:], known.others, seed, setup.device)
     return [len(self_play) - count + k for k in new], novelty
+
+
+def good(self_play: Sequence[float]) -> list[bool]:
+    """Return whether each candidate's self-play return is positive, and at least half of the best one's."""
+    return [value > 0 and value >= max(self_play) / 2 for value in self_play]
+
+
+def select(self_play: Sequence[float], cross_play: Sequence[float], new: Sequence[int]) -> list[int]:
+    """Of parents and offspring, 2 n_p in all, return the n_p that stay.
+
+    Those with `new` behaviour come first, then the good ones, the least compatible before others, then the best of the rest. Where
+    all behaviour is known, mutation pays for nothing, and its offspring are often poor in themselves: none of them should stay.
+    """
+    fit, count = good(self_play), len(self_play)
+    order = sorted(
+        range(count),
+        key=lambda k: (k not in new, not fit[k], cross_play[k] if fit[k] else -self_play[k], -self_play[k], k),
+    )
+    return sorted(order[: count // 2])
 
 
 def spare(returns: np.ndarray, loss: float) -> list[int]:

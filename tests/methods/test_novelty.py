@@ -107,8 +107,17 @@ def test_new_groups_stay_before_all_others():
     """Candidates 4 and 7 are new; of the others the least compatible stay, as in Macop."""
     self_play = [1.0, 1.0, 1.0, 1.0, 0.6, 1.0, 1.0, 1.0]
     cross_play = [0.9, 0.8, 0.1, 0.7, 0.9, 0.2, 0.3, 1.0]
-    assert select(self_play, cross_play) == [2, 3, 5, 6]
-    assert select(self_play, cross_play, new=[4, 7]) == [2, 4, 5, 7]
+    assert macop_plus.select(self_play, cross_play, []) == [2, 3, 5, 6]
+    assert macop_plus.select(self_play, cross_play, [4, 7]) == [2, 4, 5, 7]
+
+
+def test_poor_offspring_do_not_stay_for_being_incompatible():
+    """In Macop, 4 and 5 would. Where too few are good, the best of the others stay."""
+    self_play, cross_play = [1.0, 0.9, 0.8, 0.9, 0.3, 0.3, 0.0, 0.0], [1.0, 0.9, 0.7, 0.8, 0.1, 0.2, 0.0, 0.0]
+    assert select(self_play, cross_play) == [2, 3, 4, 5]
+    assert macop_plus.select(self_play, cross_play, []) == [0, 1, 2, 3]
+    assert macop_plus.select([1.0, 0.1, 0.0, 0.4], [1.0, 0.0, 0.0, 0.4], []) == [0, 3]
+    assert macop_plus.select([0.0] * 4, [0.0] * 4, []) == [0, 1]
 
 
 @pytest.mark.parametrize("learner", ["q", "ppo"])
