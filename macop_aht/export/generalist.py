@@ -143,7 +143,9 @@ class GeneralistTrainer:
         imitation = max(1 - done / config.imitation, 0.0) if config.imitation else 0.0
         self.practice.swaps = config.swaps * (1 - imitation)
         self.practice.play(schedule)
-        parts = self.learner.prepare(0, self.practice.parts(self._ppo.parts, self._rng), schedule.sticky)
+        parts = self.learner.prepare(
+            0, self.practice.parts(self._ppo.parts, self._rng), self.practice.largest, schedule.sticky
+        )
         terms: Losses = {"imitation": (imitation, self.imitation)} if imitation else {}
         for _ in range(config.epochs):
             for at in self._rng.permutation(len(parts)):

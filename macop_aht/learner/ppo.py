@@ -4,7 +4,8 @@ A network's outputs are the logits of its policy. In evaluations it plays its mo
 by PPO can be used wherever one that was trained by Q-learning can.
 
 Exploration is part of the policy. For some time at the start, the logit of the last action has a bonus, so that an agent persists
-in what it does. The bonus is part of the probabilities that the update uses, so no episode is off-policy.
+in what it does. The bonus is part of the probabilities that the update uses, so no episode is off-policy. But it is not part of
+the policy whose entropy is raised: that would teach the network to undo the bonus.
 """
 
 from __future__ import annotations
@@ -183,7 +184,6 @@ class PpoLearner:
         ]
         self.critics = nn.ModuleList(critics).to(self.device)
         self._clipped = [own for module in (net, *self.critics) if (own := [*module.parameters()])]
-        self.largest = torch.zeros(len(told), net.population, device=self.device)  # size of a reward so far
         parameters = [parameter for group in self._clipped for parameter in group]
         self.optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
 
@@ -193,17 +193,16 @@ class PpoLearner:
         return next(self.net.parameters()).device
 
     @torch.no_grad()
-    def prepare(self, source: int, batches: Sequence[Packed], sticky: float) -> list[Part]:
-        """Return the parts of a round of a source."""
-        parts, largest = [], self.largest[source]
+    def prepare(self, source: int, batches: Sequence[Packed], largest: np.ndarray, sticky: float) -> list[Part]:
+        """Return the parts of a round of a source; `largest` (P,) is the size of each network's largest reward so far."""
+        parts, least = [], torch.from_numpy(self.config.floor * largest).float().to(self.device)
         for batch in batches:
-            torch.maximum(largest, (batch.reward * batch.real).abs().amax(dim=1), out=largest)
             before = taken(log_policy(self.net, batch, q_values(self.net, batch), sticky), batch)
             value = self.critics[source](batch.state, batch.counts)
             target = lambda_target(batch, value[:, batch.following], self.gamma, self.config.trace)
             parts.append(Part(batch, before, target - value, target))
         real = [batch.real for batch in batches]
-        found = normalised([part.advantage for part in parts], real, self.config.floor * largest)
+        found = normalised([part.advantage for part in parts], real, least)
         return [replace(part, advantage=advantage) for part, advantage in zip(parts, found, strict=True)]
 
     def losses(
@@ -220,7 +219,7 @@ class PpoLearner:
             policy = log_policy(self.net, batch, logits(), schedule.sticky)
             if isinstance(part, Part):
                 loss = clipped(taken(policy, batch), part.before, part.advantage.unsqueeze(-1), self.config.clip)
-                loss = loss - schedule.entropy * entropy(policy)
+                loss = loss - schedule.entropy * entropy(log_policy(self.net, batch, logits()))
                 error = self.critics[k](batch.state, batch.counts) - part.target
                 total[f"value {k}"] = 0.5 * masked_mean(error.square(), batch.real)
             else:
@@ -260,12 +259,11 @@ class PpoLearner:
 
     def state_arrays(self) -> dict[str, Any]:
         """Return weights and the optimiser's moments, for a checkpoint."""
-        arrays = {"net": weights(self.net), "critics": weights(self.critics), "largest": self.largest.cpu().numpy()}
+        arrays = {"net": weights(self.net), "critics": weights(self.critics)}
         return {**arrays, "adam": adam_arrays(self.optimiser)}
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Load the arrays that `state_arrays` returned."""
         set_weights(self.net, arrays["net"])
         set_weights(self.critics, arrays["critics"])
-        self.largest.copy_(torch.from_numpy(np.asarray(arrays["largest"])))
         load_adam(self.optimiser, arrays.get("adam", {}))

@@ -32,14 +32,15 @@ class Rounds(Hook):
         self.experience, self.device = experience, device
         self.rollout = Rollout(world, experience.seating, experience.seed, device)
         self._order = np.argsort(ring, kind="stable")
-        self._each = len(ring) // rings  # episodes of every ring in a round
+        self.each = len(ring) // rings  # episodes of every ring in a round
         told = world.state_dim + world.n_agents * len(world.actions) + self.known().shape[1]
         self.told = 0 if experience.demonstration else told
-        capacity = self._each * max(ceil(experience.keep / self._each), 1)
+        capacity = self.each * max(ceil(experience.keep / self.each), 1)
         self.replay = Replay(world, members, capacity, self.told, experience.seats, experience.groups)
         self.when_over: list[Callable[[np.ndarray, np.ndarray, np.ndarray], None]] = []
         explorers = range(world.n_agents) if experience.explorers is None else experience.explorers
         self._sampled = np.isin(np.arange(world.n_agents), explorers)
+        self.largest = np.zeros(members)  # size of each network's largest reward so far, before anything multiplies it
         self._ring, self._slot = ring, np.zeros(len(ring), dtype=np.int64)
         self._at: tuple[np.ndarray, ...] = ()
         if experience.attach:
@@ -77,7 +78,9 @@ class Rounds(Hook):
 
     def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
         """Record the reward."""
-        self.replay.reward[self._at] = play.batch.reward * counted
+        reward = play.batch.reward * counted
+        self.replay.reward[self._at] = reward
+        np.maximum.at(self.largest, self.experience.member, np.abs(reward))
 
     def ended(self, play: Lockstep, over: np.ndarray) -> None:
         """Record how long the episodes were."""
@@ -92,10 +95,10 @@ class Rounds(Hook):
     def parts(self, count: int, rng: np.random.Generator) -> list[Packed]:
         """Return the round's episodes in so many random parts, each with as many episodes of every ring."""
         rings, groups = len(self.replay.length), self.experience.groups
-        slots = rng.permuted(self._slot[self._order].reshape(rings, self._each), axis=1)
-        ring = np.arange(rings)[:, None].repeat(self._each, axis=1)
+        slots = rng.permuted(self._slot[self._order].reshape(rings, self.each), axis=1)
+        ring = np.arange(rings)[:, None].repeat(self.each, axis=1)
         found = []
-        for columns in np.array_split(np.arange(self._each), min(count, self._each)):
+        for columns in np.array_split(np.arange(self.each), min(count, self.each)):
             chosen, own = (array[:, columns].reshape(rings // groups, -1) for array in (slots, ring))
             batch = self.replay.pack(chosen, self.device, ring=own)
             found.append(replace(batch, reward=batch.reward * self.experience.sign))
@@ -140,14 +143,14 @@ class PpoTraining:
         config, net, done = self.config, self.learner.net, min(self.progress.steps / self.steps, 1.0)
         schedule = Schedule.at(done, config.ppo, config.persistence, config.together, net.shape.actions)
         played = [(k, weight) for k in range(len(self.rounds)) if (weight := self._weight(k, done))]
-        parts = {k: self._play(k, schedule) for k, _ in played}
-        each = min(len(own) for own in parts.values())
+        count = min(config.ppo.parts, *(self.rounds[k].each for k, _ in played))
+        parts = {k: self._play(k, schedule, count) for k, _ in played}
         for _ in range(config.ppo.epochs):
-            for at in self._rng.permutation(each):
+            for at in self._rng.permutation(count):
                 losses = self.learner.losses({k: (weight, parts[k][at]) for k, weight in played}, schedule, self.terms)
                 self.learner.descend(losses, schedule.learning_rate)
                 self.progress.updates += 1
-                self.progress.td_loss = float(losses["value 0"].detach().mean())
+                self.progress.td_loss = float(torch.stack([loss.detach().mean() for loss in losses.values()]).sum())
                 check_loss(self.progress)
         now = time.perf_counter()
         self.progress.seconds, self._clock = self.progress.seconds + now - self._clock, now
@@ -158,18 +161,18 @@ class PpoTraining:
         left = max(1 - done / exploring, 0.0) if exploring else 0.0
         return experience.weight * (left if experience.demonstration else 1.0)
 
-    def _play(self, k: int, schedule: Schedule) -> Sequence[Part | Demonstration]:
-        """Play a round of an experience, and return its parts."""
+    def _play(self, k: int, schedule: Schedule, count: int) -> Sequence[Part | Demonstration]:
+        """Play a round of an experience, and return so many parts of it."""
         rounds, progress = self.rounds[k], self.progress
         returns, steps = rounds.play(schedule)
         progress.steps += steps
         if k == 0:
             progress.episodes += len(returns) / self.learner.net.population
             progress.mean_return += (float(returns.mean()) - progress.mean_return) * min(len(returns) / 200, 1.0)
-        batches = rounds.parts(self.config.ppo.parts, self._rng)
+        batches = rounds.parts(count, self._rng)
         if rounds.experience.demonstration:
             return [Demonstration(batch) for batch in batches]
-        return self.learner.prepare(k, batches, schedule.sticky)
+        return self.learner.prepare(k, batches, rounds.largest, schedule.sticky)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return everything that the rest of the training depends on: arrays, and a note for JSON.
@@ -177,7 +180,11 @@ class PpoTraining:
         This is for phases with one experience and no terms.
         """
         rollout = self.rounds[0].rollout
-        arrays = {"learner": self.learner.state_arrays(), "rollout": rollout.state_arrays()}
+        arrays = {
+            "learner": self.learner.state_arrays(),
+            "rollout": rollout.state_arrays(),
+            "largest": self.rounds[0].largest,
+        }
         generators = {"parts": self._rng, "explore": rollout.rng}
         note = {
             "progress": asdict(self.progress),
@@ -190,6 +197,7 @@ class PpoTraining:
         rollout = self.rounds[0].rollout
         self.learner.load_arrays(arrays["learner"])
         rollout.load_arrays(arrays["rollout"])
+        self.rounds[0].largest[:] = arrays["largest"]
         self.progress = Progress(**note["progress"])
         self._rng.bit_generator.state = note["generators"]["parts"]
         rollout.rng.bit_generator.state = note["generators"]["explore"]

@@ -245,6 +245,8 @@ def load_adam(optimiser: torch.optim.Optimizer, arrays: Mapping[str, Any]) -> No
 def clip_per_member(parameters: list[nn.Parameter], limit: float) -> Tensor:
     """Scale each member's gradient to a norm of at most `limit`. Returns the norms before: (P,)."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not gradients:  # nothing was learnt from
+        return torch.zeros(len(parameters[0]), device=parameters[0].device)
     norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     norm = torch.linalg.vector_norm(norms, dim=0)
     scale = (limit / (norm + 1e-6)).clamp(max=1.0)

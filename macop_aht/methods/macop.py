@@ -299,7 +299,8 @@ def train(setup: Setup[MacopConfig], journal: Journal) -> Result:
             learned = journal.phase(name, Learned, _continual_learning, setup, iteration, k, learned, population)
     groups = Stack.gather(list(met.values()))
     if config.prune:
-        learned = journal.phase("ego-99-pruned", Learned, macop_plus.prune, setup, learned, groups, config.prune)
+        seen = Stack.gather([met[group] for group in joined])
+        learned = journal.phase("ego-99-pruned", Learned, macop_plus.prune, setup, learned, seen, config.prune)
     return Result(learned.ego, list(met), groups, joined)
 
 
@@ -425,5 +426,5 @@ def plus_from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
     as the first population.
     """
     mutation = replace(preset.mutation, ratio=min(2 * preset.mutation.ratio, preset.teammates.ratio))
-    learner = replace(preset, alpha_reg=0.0, alpha_distil=10.0, demonstrations=0.2, lessons="needed", prune=0.02)
+    learner = replace(preset, alpha_reg=0.0, alpha_distil=10.0, demonstrations=0.2, lessons="needed", prune=0.03)
     return replace(learner, incompatibility="novelty", anew=1.0, mutation=mutation)

@@ -15,12 +15,14 @@ from macop_aht.methods.phases import Learned, Settings, Setup, cross_returns
 from macop_aht.runs.records import Decision
 
 PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
+KNOWN_EPISODES = 256  # of each group, from which the classifier learns what is known
+KNOWN_NOISE = 0.3  # the largest probability of a random action in them: offspring explore when they are paid
 
 
 class Known(NamedTuple):
     """What the groups of a run so far are rewarded for."""
 
-    moments: list[Moments]  # of every group
+    moments: list[Moments]  # of every good group
     others: np.ndarray  # steps of random teams
     classifier: Classifier | None  # None where no group was ever rewarded
 
@@ -28,15 +30,11 @@ class Known(NamedTuple):
     def of(setup: Setup[Settings], groups: Stack, training: TrainingConfig, path: tuple[int, ...]) -> Known:
         """Play the groups, and random teams that explore as the training does; `path` is that of the seeds."""
         seeds = [setup.phase_seed(*path, k) for k in (2, 3, 4)]
-        found = moments(setup, groups, seeds[0])
+        found = moments_of(setup.world, groups, KNOWN_EPISODES, seeds[0], setup.device, KNOWN_NOISE)
+        fit = good([own.reward.sum() / KNOWN_EPISODES for own in found])
+        found = [own for own, able in zip(found, fit, strict=True) if able]
         others = random_steps(setup.world, training.persistence, training.together, seeds[1], setup.device)
-        rewarded = any(len(own.seen) for own in found)
-        return Known(found, others, Classifier(found, others, seeds[2], setup.device) if rewarded else None)
-
-
-def moments(setup: Setup[Settings], groups: Stack, seed: int) -> list[Moments]:
-    """Return what groups are rewarded for in self-play."""
-    return moments_of(setup.world, groups, setup.config.test_episodes, seed, setup.device)
+        return Known(found, others, Classifier(found, others, seeds[2], setup.device) if found else None)
 
 
 def judge(
@@ -44,7 +42,7 @@ def judge(
 ) -> tuple[list[int], list[float]]:
     """Return which candidates are good and behave in a new way, and the novelty of all offspring, the last of the candidates."""
     count = offspring.population
-    found = moments(setup, offspring, setup.phase_seed(*path, 5))
+    found = moments_of(setup.world, offspring, setup.config.test_episodes, setup.phase_seed(*path, 5), setup.device)
     seed = setup.phase_seed(*path, 6)
     new, novelty = choose_new(known.moments, found, good(self_play)[-count:], known.others, seed, setup.device)
     return [len(self_play) - count + k for k in new], novelty
@@ -58,8 +56,9 @@ def good(self_play: Sequence[float]) -> list[bool]:
 def select(self_play: Sequence[float], cross_play: Sequence[float], new: Sequence[int]) -> list[int]:
     """Of parents and offspring, 2 n_p in all, return the n_p that stay.
 
-    Those with `new` behaviour come first, then the good ones, the least compatible before others, then the best of the rest. Where
-    all behaviour is known, mutation pays for nothing, and its offspring are often poor in themselves: none of them should stay.
+    Those with `new` behaviour come first, then the good ones, the least compatible before others, then the best of the rest.
+    Where all behaviour is known, mutation pays for little, and its offspring are often poor in themselves. Poor groups should
+    not stay for being incompatible.
     """
     fit, count = good(self_play), len(self_play)
     order = sorted(
@@ -88,7 +87,7 @@ def spare(returns: np.ndarray, loss: float) -> list[int]:
 def prune(setup: Setup[Settings], learned: Learned, groups: Stack, loss: float) -> Learned:
     """Remove the heads that no group needs; the others move up."""
     seed, ego = setup.phase_seed(PRUNING), copy.deepcopy(learned.ego)
-    returns = cross_returns(setup, ego, groups, seed, 4 * setup.config.test_episodes)
+    returns = cross_returns(setup, ego, groups, seed, 2 * setup.config.test_episodes)
     kept = spare(returns, loss)
     for k in reversed([k for k in range(ego.n_heads) if k not in kept]):
         ego.drop_head(k)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from macop_aht.episodes.runner import Hook, Lockstep, run
 from macop_aht.learner.experience import Recorder
 from macop_aht.learner.networks import Shape, Stack
-from macop_aht.learner.seats import Exploration, NetworkSeats, Seating, greedy_episodes
+from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
 from macop_aht.scenarios.spec import World
 
 WIDTH = 64
@@ -32,6 +32,7 @@ KNOWN_WEIGHT = 4.0  # of known steps against those of random teams
 NEW = 0.5  # novelty from which a group counts as new
 RANDOM_EPISODES = 2_000
 SHARE = 0.25  # of the steps of random teams that are kept
+NOISE_PERSISTENCE = 0.5  # the probability that a random action of a known group is its last one again
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,20 @@ class _Watch(Hook):
             self.others.append(self._seen[running & (reward <= 0) & (self._rng.random(play.size) < self._share)])
 
 
-def moments_of(world: World, groups: Stack, episodes: int, seed: int, device: torch.device) -> list[Moments]:
-    """Return the rewarded steps of every group's greedy self-play; a group that is never rewarded has none."""
+def moments_of(
+    world: World, groups: Stack, episodes: int, seed: int, device: torch.device, noise: float = 0.0
+) -> list[Moments]:
+    """Return the rewarded steps of every group's self-play; a group that is never rewarded has none.
+
+    Every second episode has random actions, with a probability that is drawn for the episode and is at most `noise`. The other
+    episodes are greedy.
+    """
     seating = Seating.self_play(groups, episodes)
-    watch = _Watch(len(seating.member))
-    greedy_episodes(world, seating, range(seed, seed + len(seating.member)), device, [watch])
+    size, rng = len(seating.member), np.random.default_rng(seed)
+    watch, seats = _Watch(size), NetworkSeats(seating, device, rng)
+    if noise:
+        seats.exploration = Exploration((noise * rng.random(size) * (np.arange(size) % 2))[:, None], NOISE_PERSISTENCE)
+    run(Lockstep(world, range(seed, seed + size)), [seats], hooks=[watch])
     width, found = world.n_agents * len(world.observations), []
     for p in range(groups.population):
         steps = [step for own in watch.paid[p * episodes : (p + 1) * episodes] for step in own]

@@ -24,7 +24,9 @@ from macop_aht.learner.update import Losses
 from macop_aht.runs.records import Decision, PhaseNote
 from macop_aht.scenarios.spec import World
 
-KEPT = 1_000  # episodes of an ego with each group that PPO keeps for later, where Q-learning keeps its replay buffer
+KEPT = (
+    1_000  # episodes of an ego with a single group that PPO keeps for later, where Q-learning keeps its replay buffer
+)
 Watch = Callable[[str, Progress, int], None]  # told the phase, how far it is, its steps in all
 
 
@@ -200,7 +202,7 @@ def join(
     each = environments(training, many)
     seating = Seating.cross_play(net, groups, pairs, each, world.controllable)
     together = _with_groups(seating, np.repeat(np.arange(many), each), many, seed, own)
-    experiences = [replace(together, keep=KEPT)]
+    experiences = [replace(together, keep=KEPT if many == 1 else 0)]
     if config.self_play:
         alone = self_play(net, training, seed + 1)
         experiences.append(replace(alone, weight=config.self_play, draws=[seed, 2]))

@@ -64,8 +64,7 @@ def test_advantages_by_hand(monkeypatch):
     monkeypatch.setattr(learner.critics[0], "forward", lambda state, counts: torch.tensor([[0.2, 0.4, 0.6]]))
     # last: 2 - 0.6 = 1.4; then 1 + 0.3 - 0.4 + 0.25 * 1.4 = 1.25; first 0 + 0.2 - 0.2 + 0.25 * 1.25 = 0.3125
     by_hand = np.array([0.3125, 1.25, 1.4])
-    learner.largest.fill_(1.0)
-    (part,) = learner.prepare(0, [batch], 0.0)
+    (part,) = learner.prepare(0, [batch], np.ones(1), 0.0)
     np.testing.assert_allclose(part.target[0], by_hand + np.array([0.2, 0.4, 0.6]), rtol=1e-6)
     np.testing.assert_allclose(part.advantage[0], (by_hand - by_hand.mean()) / by_hand.std(), rtol=1e-5)
 
@@ -149,10 +148,10 @@ def test_a_stack_of_four_is_four_singles():
     whole = replay.pack(slots, CPU)
     singles = [replay.pack(slots[p : p + 1], CPU, ring=np.full((1, 12), p)) for p in range(4)]
     for _ in range(2):
-        (part,) = together.prepare(0, [whole], schedule.sticky)
+        (part,) = together.prepare(0, [whole], np.ones(4), schedule.sticky)
         losses = together.losses({0: (1.0, part)}, schedule)
         for p, learner in enumerate(alone):
-            (own,) = learner.prepare(0, [singles[p]], schedule.sticky)
+            (own,) = learner.prepare(0, [singles[p]], np.ones(1), schedule.sticky)
             for name, loss in learner.losses({0: (1.0, own)}, schedule).items():
                 torch.testing.assert_close(loss[0], losses[name][p], rtol=1e-4, atol=1e-5)
             learner.descend(learner.losses({0: (1.0, own)}, schedule), 1e-3)
@@ -167,12 +166,28 @@ def test_the_first_update_is_the_policy_gradient():
     world = build("LBF4", limit=6)
     batch = filled_replay(world, population=1).pack(np.arange(12)[None], CPU)
     learner = PpoLearner(Stack(Shape.of(world), 1, generator()), [world.state_dim], ProximalConfig(), 0.9)
-    (part,) = learner.prepare(0, [batch], 0.0)
+    (part,) = learner.prepare(0, [batch], np.ones(1), 0.0)
     bias = learner.net.heads.head2.bias
     (found,) = torch.autograd.grad(learner.losses({0: (2.0, part)}, STILL)["policy 0"].sum(), bias)
     scores = taken(log_policy(learner.net, batch, q_values(learner.net, batch)), batch).mean(dim=-1)
     expected = -2.0 * (scores * part.advantage * batch.real).sum() / batch.real.sum()
     torch.testing.assert_close(found, torch.autograd.grad(expected, bias)[0], rtol=1e-3, atol=1e-6)
+
+
+def test_the_entropy_is_that_of_the_policy_without_its_bonus():
+    """So a network without a reward stays uniform, and its agents persist. With the bonus in it, it would learn not to."""
+    world, batch = one_episode([0.0, 0.0, 0.0])
+    net = Stack(Shape.of(world), 1, generator())
+    with torch.no_grad():
+        net.heads.head2.weight.zero_()
+        net.heads.head2.bias.zero_()
+    learner = PpoLearner(net, [3], ProximalConfig(), 0.9)
+    exploring = replace(STILL, entropy=0.1, sticky=2.0)
+    (part,) = learner.prepare(0, [batch], np.zeros(1), exploring.sticky)
+    loss = learner.losses({0: (1.0, part)}, exploring)["policy 0"]
+    assert loss.item() == pytest.approx(-0.1 * log(5))
+    (slope,) = torch.autograd.grad(loss.sum(), net.heads.head2.bias)
+    torch.testing.assert_close(slope, torch.zeros_like(slope), atol=1e-7, rtol=0.0)
 
 
 # --- Rounds
@@ -242,6 +257,21 @@ def test_a_round_is_an_episode_in_every_environment():
     told = replay.state[0, 0, 1, world.state_dim :].reshape(world.n_agents, -1)
     assert told.argmax(axis=1).tolist() == replay.action[0, 0, 0].tolist()
     assert (replay.state[0, 0, 0, world.state_dim :] == 0).all()
+
+
+def test_the_largest_reward_is_that_before_anything_multiplies_it():
+    """Else a group that is paid a little for what is known would learn it as fast as what is paid in full."""
+    world = build("LBF4", shape=(1, 7), foods=((0, 3),), spawn=((0, 0), (0, 6)), limit=20)
+    net = Stack(Shape.of(world), 1, generator())
+
+    def attach(recorder):
+        recorder.when_over.append(lambda over, ring, slot: recorder.replay.reward.__imul__(0.01))
+
+    played = Rounds(world, replace(self_play(net, PPO, 0), attach=attach), 1, CPU)
+    while not played.replay.reward.any():
+        played.play(STILL)
+    assert played.replay.reward.max() == pytest.approx(0.01)
+    assert played.largest.tolist() == [1.0]
 
 
 def test_a_negated_experience_has_the_rewards_negated():
@@ -344,11 +374,13 @@ def test_a_trivial_team_is_learnt():
     assert greedy_returns(world, Seating.self_play(training.learner.net, 20), 1, 1, CPU).mean() == 1.0
 
 
-def test_a_loss_that_is_no_number_is_told():
+@pytest.mark.parametrize("whose", ["policy", "critic"])
+def test_a_loss_that_is_no_number_is_told(whose):
     world = build("LBF4", limit=4)
     training = self_play_training(world, SelfPlayConfig(1, 1_000, PPO), 0, CPU)
+    learner = training.learner
     with torch.no_grad():
-        training.learner.critics[0].output.bias.fill_(torch.nan)
+        (learner.net.heads.head2 if whose == "policy" else learner.critics[0].output).bias.fill_(torch.nan)
     with pytest.raises(RuntimeError, match="smaller learning rate"):
         training.step()
 

@@ -120,6 +120,32 @@ def test_poor_offspring_do_not_stay_for_being_incompatible():
     assert macop_plus.select([0.0] * 4, [0.0] * 4, []) == [0, 1]
 
 
+def test_known_groups_are_seen_with_noise_too():
+    """Every second episode has random actions. The others are as without noise, and the seeds are the same."""
+    world = build("SMAC1", limit=30)
+    net = Stack(Shape.of(world), 1, generator(4))
+    with torch.no_grad():
+        net.heads.head2.bias[0, 4] += 50.0
+        net.heads.head2.bias[0, 6:] += 100.0
+    (greedy,), (noisy,) = (moments_of(world, net, 8, seed=7, device=CPU, noise=noise) for noise in (0.0, 0.9))
+    also = np.array([(greedy.seen == step).all(axis=1).any() for step in noisy.seen])
+    assert 0.3 < also.mean() < 1.0
+    assert len(noisy.seen) != len(greedy.seen)
+
+
+def test_poor_groups_are_not_known(monkeypatch):
+    """Their few successes would blur what the others do."""
+    setup = Setup(build("LBF4"), MacopConfig(), 0, CPU)
+    found = [around(0, 0, count=250), around(0, 3, count=100), around(3, 0, count=140), around(3, 3, count=0)]
+    monkeypatch.setattr(macop_plus, "moments_of", lambda *given: found)
+    monkeypatch.setattr(macop_plus, "random_steps", lambda *given: OTHERS)
+    groups = Stack(Shape.of(setup.world), 4, generator())
+    known = macop_plus.Known.of(setup, groups, setup.config.mutation, (1,))
+    assert known.moments == [found[0], found[2]]
+    monkeypatch.setattr(macop_plus, "moments_of", lambda *given: [around(0, 0, count=0)] * 4)
+    assert macop_plus.Known.of(setup, groups, setup.config.mutation, (1,)).classifier is None
+
+
 @pytest.mark.parametrize("learner", ["q", "ppo"])
 def test_rewards_are_multiplied_by_the_novelty_as_they_enter_the_replay(learner, monkeypatch):
     """A classifier that knows half of everything leaves half of every reward; lengths and other steps are untouched."""
