@@ -4,9 +4,9 @@
 
 Teams: two teams of a stack learn by self-play, for two minutes of CPU time. Lessons: a fresh ego learns with the two teams of
 PPO at once, for one minute. Q-learning has the settings of `macop selfplay`, PPO those of the preset `strong`, with so many steps
-that it is done within the time; its schedules go by steps. A curve is the mean greedy return of 64 episodes over the minutes.
-Measuring it does not count. Time is process time with one thread; let nothing else run. Results are kept in `--work` and not
-computed again.
+that it is done within the time; its schedules go by steps. A curve is the mean greedy return of 64 episodes over the minutes;
+Q-learning's last point is that of the averaged weights. Measuring does not count, nor does compiling. Time is process time with
+one thread; let nothing else run. Results are kept in `--work` and not computed again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from macop_aht.methods.phases import EgoConfig, Setup, cross_returns, fresh_ego,
 from macop_aht.scenarios import SCENARIOS, build
 
 MINUTES = {"teams": 2.0, "lessons": 1.0}
+WARM_UP = 0.05  # minutes of a training before, in which kernels are compiled
 POINTS = 12  # of a curve
 EPISODES, TEAMS = 64, 2
 CPU = torch.device("cpu")
@@ -50,7 +51,7 @@ def measured(training: AnyTraining, minutes: float, returns: Callable[[], np.nda
     while not training.done and spent < 60 * minutes:
         began = time.process_time()
         training.step()
-        spent += time.process_time() - began if training.progress.updates > 40 else 0.0  # kernels are compiled at first
+        spent += time.process_time() - began
         if spent >= due:
             curve.append((spent / 60, float(returns().mean())))
             due += 60 * minutes / POINTS
@@ -61,7 +62,7 @@ def measured(training: AnyTraining, minutes: float, returns: Callable[[], np.nda
     return {"curve": curve, "returns": last.tolist(), "steps": progress.steps, "updates": progress.updates}
 
 
-def teams(scenario: str, learner: str, seed: int, work: Path) -> dict[str, Any]:
+def teams(scenario: str, learner: str, seed: int, work: Path, minutes: float) -> dict[str, Any]:
     """Two teams in self-play."""
     world = build(scenario)
     strong = presets.macop("strong", scenario)
@@ -69,13 +70,13 @@ def teams(scenario: str, learner: str, seed: int, work: Path) -> dict[str, Any]:
     steps = strong.teammate_steps // strong.population if learner == "ppo" else 10**9
     phase = self_play_training(world, SelfPlayConfig(TEAMS, steps, training), seed, CPU)
     net = phase.learner.net
-    found = measured(phase, MINUTES["teams"], lambda: self_play_returns(world, net, EPISODES, 10_000 + seed, CPU))
+    found = measured(phase, minutes, lambda: self_play_returns(world, net, EPISODES, 10_000 + seed, CPU))
     arrays: dict[str, Any] = weights(net)
     np.savez(stored(work, "teams", scenario, learner, seed).with_suffix(".npz"), **arrays)
     return found
 
 
-def lessons(scenario: str, learner: str, seed: int, work: Path) -> dict[str, Any]:
+def lessons(scenario: str, learner: str, seed: int, work: Path, minutes: float) -> dict[str, Any]:
     """A fresh ego with PPO's two teams."""
     world = build(scenario)
     strong, paper = presets.macop("strong", scenario), presets.macop("paper", scenario)
@@ -88,7 +89,7 @@ def lessons(scenario: str, learner: str, seed: int, work: Path) -> dict[str, Any
 
     def run(setup: Setup[Any], name: str, phase: AnyTraining) -> AnyTraining:
         returns = lambda: cross_returns(setup, ego, groups, 20_000 + seed, EPISODES)[0]  # noqa: E731
-        found.update(measured(phase, MINUTES["lessons"], returns))
+        found.update(measured(phase, minutes, returns))
         return phase
 
     with patch.object(phases, "run", run):
@@ -106,7 +107,9 @@ def result(part: str, scenario: str, learner: str, seed: int, work: Path) -> dic
     file = stored(work, part, scenario, learner, seed)
     if not file.exists():
         use_threads(1)
-        found = {"teams": teams, "lessons": lessons}[part](scenario, learner, seed, work)
+        play = {"teams": teams, "lessons": lessons}[part]
+        play(scenario, learner, seed, work, WARM_UP)
+        found = play(scenario, learner, seed, work, MINUTES[part])
         file.write_text(json.dumps(found) + "\n", encoding="utf-8")
         print(f"{file.stem}: {[round(value, 2) for value in found['returns']]}", flush=True)
     return json.loads(file.read_text(encoding="utf-8"))

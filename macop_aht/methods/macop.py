@@ -418,12 +418,11 @@ def plus_from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
     """Return a preset's settings for Macop+.
 
     Offspring begin with random weights and are rewarded for novelty. Old heads are distilled, instead of a regulariser on the
-    backbone. The ego's replay has demonstrations, and there is no lesson without need. In the end, heads that no group needs are
-    removed.
+    backbone. The ego learns from demonstrations too, and there is no lesson without need. In the end, heads that no group needs
+    are removed.
 
-    All of the mutation's episodes are
-    self-play, where half of Macop's are: twice the ratio makes as many updates. Fresh offspring need as many updates
-    as the first population.
+    All of the mutation's episodes are self-play, where half of Macop's are: twice the ratio makes as many updates. Fresh
+    offspring need as many updates as the first population.
     """
     mutation = replace(preset.mutation, ratio=min(2 * preset.mutation.ratio, preset.teammates.ratio))
     learner = replace(preset, alpha_reg=0.0, alpha_distil=10.0, demonstrations=0.2, lessons="needed", prune=0.03)
