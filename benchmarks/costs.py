@@ -107,7 +107,7 @@ def factors(scenario: str) -> dict[str, float]:
     config, found = setup.config, {}
     for name in ("macop", "macop+"):
         own = setup._replace(config=configure(name, config))
-        known = macop_plus.Known.of(own, teams.net, own.config.mutation, (0,)).classifier if name == "macop+" else None
+        known = macop_plus.Known.of(own, teams.net, own.config.mutation, (0,)) if name == "macop+" else None
         work = partial(macop.mutate, own, 2, fresh_ego(setup, 1, 0), teams, known)
         took, _ = minutes(work)
         found[name] = per_million(took, config.teammate_steps, own.config.mutation.ratio) / costs["population"]

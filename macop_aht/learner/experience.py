@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from macop_aht.learner.best import Seeds
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.replay import Replay
 from macop_aht.learner.rollout import Rollout
@@ -51,6 +52,7 @@ class Experience:
     draws: Sequence[int] = ()  # the seed by which Q-learning draws its batches, in further experiences
     demonstration: bool = False  # nobody explores, and the actions are somebody else's
     attach: Callable[[Recorder], None] | None = None  # called once with whoever plays it
+    seeds: Seeds | None = None  # what PPO imitates at first, of the first experience
     keep: int = 0  # episodes of the last rounds that PPO keeps in the replay buffer, per ring
 
     @property

@@ -60,13 +60,17 @@ class ProximalConfig:
     exploring: float = setting(
         0.4, "share of the training over which persistence and shared draws fall linearly to 0, in 0..1"
     )
+    imitation: float = setting(
+        0.0,
+        "weight at the start of the imitation of a network's own best episodes, at least 0; it falls linearly to 0",
+    )
     floor: float = setting(
         0.1, "smallest deviation by which advantages are divided, relative to the largest reward so far, above 0"
     )
 
     def __post_init__(self) -> None:
         at_least(self, 1, "envs", "epochs", "parts")
-        at_least(self, 0, "entropy")
+        at_least(self, 0, "entropy", "imitation")
         within(self, 0, 1, "trace", "exploring")
         for name in ("learning_rate", "clip", "max_grad_norm", "floor"):
             if not getattr(self, name) > 0:
@@ -159,9 +163,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A part of a round that somebody else has played, to be imitated."""
+    """Episodes to be imitated: somebody else's, or a network's own best ones."""
 
     batch: Packed
+    worth: Tensor | None = None  # (P,M) the weight of each step; None: 1
 
 
 class PpoLearner:
@@ -224,6 +229,7 @@ class PpoLearner:
                 total[f"value {k}"] = 0.5 * masked_mean(error.square(), batch.real)
             else:
                 loss = -taken(policy, batch)
+                loss = loss if part.worth is None else part.worth.unsqueeze(-1) * loss
             total[f"policy {k}"] = scale * masked_mean(loss.mean(dim=-1), batch.real)
             if k == 0:
                 total |= {name: weight * term(self, batch, logits) for name, (weight, term) in (terms or {}).items()}

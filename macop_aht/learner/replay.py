@@ -72,6 +72,7 @@ class Replay:
 
         Every member has `rings` rings of that capacity.
         """
+        self._made = world, population, state, seats, rings
         self.seats = np.arange(world.n_agents) if seats is None else np.array(seats)
         agents, obs, actions = len(self.seats), len(world.observations), len(world.actions)
         self.shape, self.capacity, self.limit, self.rings = Shape.of(world), capacity, world.limit, rings
@@ -86,6 +87,11 @@ class Replay:
         self.truncated = np.zeros((population, capacity), dtype=np.bool_)
         self._next = np.zeros(population, dtype=np.int64)
         self._full = False  # whether a ring was ever full
+
+    def like(self, capacity: int) -> Replay:
+        """Return an empty buffer of another capacity for episodes of this one."""
+        world, population, state, seats, rings = self._made
+        return Replay(world, population, capacity, state, seats, rings)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -108,6 +114,12 @@ class Replay:
     def episodes(self, ring: int, slots: np.ndarray) -> dict[str, np.ndarray]:
         """Return copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""
         return {name: getattr(self, name)[ring, slots] for name in self._CONTENT}
+
+    def put(self, ring: int, slots: np.ndarray, episodes: Mapping[str, np.ndarray]) -> None:
+        """Write what `episodes` returned into these slots of a ring."""
+        for name in self._CONTENT:
+            getattr(self, name)[ring, slots] = episodes[name]
+        self._full = True  # these slots may be any
 
     def _used(self) -> int:
         return self.capacity if self._full else int(self._next.max())

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from macop_aht.episodes.runner import Hook, Lockstep, run
+from macop_aht.learner.best import Best
 from macop_aht.learner.experience import Experience
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.ppo import Demonstration, Part, PpoLearner, Schedule
@@ -54,6 +55,11 @@ class Rounds(Hook):
         for tell in self.when_over:
             tell(np.ones(len(self._ring), dtype=np.bool_), self._ring, self._slot)
         return found.returns[:, 0], int(found.lengths.sum())
+
+    @property
+    def episodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rings and slots of the last round's episodes: (B,) (B,)."""
+        return self._ring, self._slot
 
     def exploration(self, schedule: Schedule) -> Exploration:
         """Return how the agents who learn explore in a round."""
@@ -125,6 +131,7 @@ class PpoTraining:
         told, generator = [rounds.told for rounds in self.rounds], torch.Generator().manual_seed(seed)
         self.learner = PpoLearner(net, told, config.ppo, config.update.gamma, generator)
         self.replay = self.rounds[0].replay
+        self.best = Best(self.replay, config.update.gamma, experiences[0].seeds)
         self._rng = np.random.default_rng([seed, 1])  # which episodes make a part
         self._clock = time.perf_counter()
 
@@ -145,6 +152,9 @@ class PpoTraining:
         played = [(k, weight) for k in range(len(self.rounds)) if (weight := self._weight(k, done))]
         count = min(config.ppo.parts, *(self.rounds[k].each for k, _ in played))
         parts = {k: self._play(k, schedule, count) for k, _ in played}
+        if (imitation := config.ppo.imitation * (1 - done)) and (best := self._best(count)):
+            played.append((len(self.rounds), imitation))
+            parts[len(self.rounds)] = best
         for _ in range(config.ppo.epochs):
             for at in self._rng.permutation(count):
                 losses = self.learner.losses({k: (weight, parts[k][at]) for k, weight in played}, schedule, self.terms)
@@ -174,6 +184,16 @@ class PpoTraining:
             return [Demonstration(batch) for batch in batches]
         return self.learner.prepare(k, batches, rounds.largest, schedule.sticky)
 
+    def _best(self, count: int) -> Sequence[Demonstration]:
+        """Keep the best episodes of a round of the first experience, and return so many parts of those that are kept."""
+        rounds, critic = self.rounds[0], self.learner.critics[0]
+        self.best.keep(*rounds.episodes)
+        size = ceil(rounds.each / count)
+        with torch.no_grad():
+            return self.best.parts(
+                count, size, lambda batch: critic(batch.state, batch.counts), rounds.largest, rounds.device, self._rng
+            )
+
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return everything that the rest of the training depends on: arrays, and a note for JSON.
 
@@ -185,6 +205,8 @@ class PpoTraining:
             "rollout": rollout.state_arrays(),
             "largest": self.rounds[0].largest,
         }
+        if self.config.ppo.imitation:
+            arrays["best"] = self.best.state_arrays()
         generators = {"parts": self._rng, "explore": rollout.rng}
         note = {
             "progress": asdict(self.progress),
@@ -198,6 +220,8 @@ class PpoTraining:
         self.learner.load_arrays(arrays["learner"])
         rollout.load_arrays(arrays["rollout"])
         self.rounds[0].largest[:] = arrays["largest"]
+        if self.config.ppo.imitation:
+            self.best.load_arrays(arrays["best"])
         self.progress = Progress(**note["progress"])
         self._rng.bit_generator.state = note["generators"]["parts"]
         rollout.rng.bit_generator.state = note["generators"]["explore"]

@@ -21,7 +21,6 @@ from macop_aht.learner.replay import Replay
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import distillation, macop_plus, terms
-from macop_aht.methods.novelty import Classifier, pay_for_novelty
 from macop_aht.methods.phases import (
     EgoConfig,
     Learned,
@@ -78,6 +77,11 @@ class MacopConfig:
         "cross-play",
         "what drives mutation: bad cross-play with the ego (Macop), or novel behaviour (Macop+); --method sets it",
     )
+    discovery: int = setting(
+        0,
+        "number of random environment steps before a population is trained, at least 0; what they find is what its groups begin "
+        "with; needs PPO that imitates (Macop+)",
+    )
     anew: float = setting(
         0.0,
         "share of the offspring that begin with random weights, in 0..1; the others begin as copies of their parents",
@@ -114,7 +118,7 @@ class MacopConfig:
             self, 1, "population", "test_episodes", "min_iterations", "max_iterations", "teammate_steps", "ego_steps",
             "diversity_every", "kept_episodes",
         )  # fmt: skip
-        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_distil", "ego_self_play")
+        at_least(self, 0, "alpha_div", "alpha_incom", "alpha_reg", "alpha_distil", "ego_self_play", "discovery")
         within(self, 0, 1, "newest_head", "anew", "prune")
         within(self, 0, 0.9, "demonstrations")
 
@@ -131,7 +135,7 @@ def first_population(setup: Setup[MacopConfig]) -> Teams:
 
 
 def mutate(
-    setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams, known: Classifier | None = None
+    setup: Setup[MacopConfig], iteration: int, ego: Ego, parents: Teams, known: macop_plus.Known | None = None
 ) -> Teams:
     """Return the offspring: copies of the parents, or fresh groups, trained with L_tm (Eq. 5) against the ego as it is.
 
@@ -152,7 +156,7 @@ def _train_teammates(
     teams: Teams,
     seed: int,
     ego: Ego | None = None,
-    known: Classifier | None = None,
+    known: macop_plus.Known | None = None,
 ) -> None:
     config, net = setup.config, teams.net
     alone, losses = self_play(net, training, seed), {}
@@ -160,8 +164,7 @@ def _train_teammates(
         losses["diversity"] = (config.alpha_div, terms.diversity(config.diversity_every))
     experiences = [alone]
     if config.incompatibility == "novelty":
-        if known:
-            experiences = [replace(alone, attach=pay_for_novelty(known))]
+        experiences = [macop_plus.novel(setup, alone, training, net.population, known)]
     elif ego is not None and config.alpha_incom:
         experiences.append(_against_ego(setup, ego, net, seed))
     train_teams(setup, phase, teams, experiences, training, config.teammate_steps, seed, losses)
@@ -322,7 +325,7 @@ def _next_population(
     """Mutation, selection, and the figures that the stopping is decided by; `earlier` are all groups so far."""
     count, by_novelty = setup.config.population, setup.config.incompatibility == "novelty"
     known = macop_plus.Known.of(setup, earlier, setup.config.mutation, (iteration, 1)) if by_novelty else None
-    offspring = mutate(setup, iteration, learned.ego, parents.teams, known.classifier if known else None)
+    offspring = mutate(setup, iteration, learned.ego, parents.teams, known)
     names = parents.names + [f"{iteration}/{k}" for k in range(count)]
     teams = [(source, k) for source in (parents.teams, offspring) for k in range(count)]
     both, seed = Stack.gather([(source.net, k) for source, k in teams]), setup.phase_seed(iteration, 1)
@@ -411,7 +414,7 @@ def steps(config: MacopConfig) -> int:
 
 def from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:
     """Return a preset's settings for Macop."""
-    return replace(preset, incompatibility="cross-play")
+    return replace(preset, incompatibility="cross-play", discovery=0)
 
 
 def plus_from_preset(preset: MacopConfig, paper: MacopConfig) -> MacopConfig:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from macop_aht.learner.experience import Experience
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, random_steps
+from macop_aht.methods.discovery import discover
+from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, pay_for_novelty, random_steps
 from macop_aht.methods.phases import Learned, Settings, Setup, cross_returns
 from macop_aht.runs.records import Decision
 
@@ -18,11 +21,23 @@ PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
 KNOWN_EPISODES = 256  # of each group, from which the classifier learns what is known
 KNOWN_NOISE = 0.3  # the largest probability of a random action in them: offspring explore when they are paid
 
+DESCRIBED = 32  # episodes of each group that random play is compared with
+ALIKE = 0.75  # a group that returns this share of its self-play with an earlier one does what that one does
+TOGETHER_EPISODES = 32
+
+
+class Discovers(Settings, Protocol):
+    """Settings with random play before a population is trained."""
+
+    @property
+    def discovery(self) -> int: ...
+
 
 class Known(NamedTuple):
     """What the groups of a run so far are rewarded for."""
 
-    moments: list[Moments]  # of every good group
+    groups: Stack  # all of them
+    moments: list[Moments]  # of every good one
     others: np.ndarray  # steps of random teams
     classifier: Classifier | None  # None where no group was ever rewarded
 
@@ -34,7 +49,25 @@ class Known(NamedTuple):
         fit = good([own.reward.sum() / KNOWN_EPISODES for own in found])
         found = [own for own, able in zip(found, fit, strict=True) if able]
         others = random_steps(setup.world, training.persistence, training.together, seeds[1], setup.device)
-        return Known(found, others, Classifier(found, others, seeds[2], setup.device) if found else None)
+        classifier = Classifier(found, others, seeds[2], setup.device) if found else None
+        return Known(groups, found, others, classifier)
+
+    def described(self) -> np.ndarray:
+        """Return descriptions of rewarded episodes of each: (K,N*D)."""
+        return np.concatenate([own.described()[:DESCRIBED] for own in self.moments])
+
+
+def novel(
+    setup: Setup[Discovers], alone: Experience, training: TrainingConfig, count: int, known: Known | None
+) -> Experience:
+    """Return the self-play of so many new groups, rewarded for what is not `known`, and begun with what random play discovers."""
+    if setup.config.discovery and training.learner == "ppo" and training.ppo.imitation:
+        width = setup.world.n_agents * len(setup.world.observations)
+        before = known.described() if known and known.moments else np.zeros((0, width))
+        steps, seed = setup.config.discovery, alone.seed + 3
+        if found := discover(setup.world, training, steps, count, before, seed, setup.device):
+            return replace(alone, attach=found.attach, seeds=found.seeds)
+    return replace(alone, attach=pay_for_novelty(known.classifier)) if known and known.classifier else alone
 
 
 def judge(
@@ -43,9 +76,18 @@ def judge(
     """Return which candidates are good and behave in a new way, and the novelty of all offspring, the last of the candidates."""
     count = offspring.population
     found = moments_of(setup.world, offspring, setup.config.test_episodes, setup.phase_seed(*path, 5), setup.device)
-    seed = setup.phase_seed(*path, 6)
-    new, novelty = choose_new(known.moments, found, good(self_play)[-count:], known.others, seed, setup.device)
+    seeds, own = [setup.phase_seed(*path, k) for k in (6, 7)], np.array(self_play[-count:])
+    with_earlier = _together(setup, offspring, known.groups, seeds[1]).max(axis=1) >= ALIKE * own
+    alike = (_together(setup, offspring, offspring, seeds[1]) >= ALIKE * own[:, None]) & ~np.eye(count, dtype=np.bool_)
+    able = np.array(good(self_play)[-count:]) & ~with_earlier
+    new, novelty = choose_new(known.moments, found, able.tolist(), alike, known.others, seeds[0], setup.device)
     return [len(self_play) - count + k for k in new], novelty
+
+
+def _together(setup: Setup[Settings], groups: Stack, others: Stack, seed: int) -> np.ndarray:
+    """Return how groups play with others, the mean of both seatings: (C,K)."""
+    seated = cross_returns(setup, groups, others, seed, TOGETHER_EPISODES)
+    return (seated + cross_returns(setup, others, groups, seed, TOGETHER_EPISODES).T) / 2
 
 
 def good(self_play: Sequence[float]) -> list[bool]:

@@ -41,6 +41,15 @@ class Moments:
 
     seen: np.ndarray
     reward: np.ndarray
+    episode: np.ndarray  # (S,) the number of the episode, in ascending order
+
+    def described(self) -> np.ndarray:
+        """Return what all agents see when they are rewarded, the mean of each episode by the reward: (E,N*D)."""
+        starts = np.flatnonzero(np.diff(self.episode, prepend=-1))
+        if not len(starts):
+            return self.seen
+        total = np.add.reduceat(self.seen * self.reward[:, None], starts, axis=0)
+        return total / np.add.reduceat(self.reward, starts)[:, None]
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Return so many of them, by their rewards: (size,N*D)."""
@@ -83,9 +92,10 @@ def moments_of(
     run(Lockstep(world, range(seed, seed + size)), [seats], hooks=[watch])
     width, found = world.n_agents * len(world.observations), []
     for p in range(groups.population):
-        steps = [step for own in watch.paid[p * episodes : (p + 1) * episodes] for step in own]
-        seen = np.array([step for step, _ in steps], dtype=np.float32).reshape(-1, width)
-        found.append(Moments(seen, np.array([reward for _, reward in steps], dtype=np.float64)))
+        steps = [(b, *step) for b, own in enumerate(watch.paid[p * episodes : (p + 1) * episodes]) for step in own]
+        seen = np.array([step for _, step, _ in steps], dtype=np.float32).reshape(-1, width)
+        reward = np.array([reward for _, _, reward in steps], dtype=np.float64)
+        found.append(Moments(seen, reward, np.array([b for b, _, _ in steps], dtype=np.int64)))
     return found
 
 
@@ -164,14 +174,15 @@ def choose_new(
     known: Sequence[Moments],
     candidates: Sequence[Moments],
     good: Sequence[bool],
+    alike: np.ndarray,
     others: np.ndarray,
     seed: int,
     device: torch.device,
 ) -> tuple[list[int], list[float]]:
     """Return the candidates whose behaviour is new, the newest first; and each one's novelty before anything was chosen.
 
-    Only `good` candidates are chosen. One that does what an earlier choice does is not new any more. `others` are steps of random
-    teams.
+    Only `good` candidates are chosen. One that does what an earlier choice does is not new any more. Nor is one that plays well
+    with an earlier choice: `alike`, (C,C) bool. `others` are steps of random teams.
     """
     chosen: list[int] = []
     first: list[float] = []
@@ -180,7 +191,8 @@ def choose_new(
         judge = Classifier(seen, others, seed, device) if seen else None
         found = [judge.novelty_of(own) if judge else float(len(own.seen) > 0) for own in candidates]
         first = first or found
-        able = [k for k in range(len(candidates)) if good[k] and k not in chosen and found[k] >= NEW]
+        able = [k for k in range(len(candidates)) if good[k] and found[k] >= NEW and not alike[k, [k, *chosen]].any()]
+        able = [k for k in able if k not in chosen]
         if not able:
             return chosen, first
         chosen.append(max(able, key=lambda k: (found[k], -k)))

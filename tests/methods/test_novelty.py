@@ -35,9 +35,10 @@ def around(*centre, count=100, seed=0):
     """Rewarded steps in which the first entries are near the centre, and the others mean nothing."""
     rng = np.random.default_rng(seed)
     seen = np.concatenate([rng.normal(centre, 0.1, (count, len(centre))), rng.normal(size=(count, 6))], axis=1)
-    return Moments(seen.astype(np.float32), np.ones(count))
+    return Moments(seen.astype(np.float32), np.ones(count), np.arange(count))
 
 
+NOTHING = Moments(np.zeros((0, 8), dtype=np.float32), np.zeros(0), np.zeros(0, dtype=np.int64))
 OTHERS = np.random.default_rng(7).normal(size=(4_000, 8), scale=2.0).astype(np.float32)  # as of random teams
 
 
@@ -66,7 +67,7 @@ def test_what_is_known_is_recognised_and_nothing_else():
     novelty = [classifier.novelty_of(around(*place, seed=9)) for place in ((0, 0), (3, 0), (0, 3), (3, 3), (-3, 1))]
     assert max(novelty[:2]) < 0.1
     assert min(novelty[2:]) > 0.9
-    assert classifier.novelty_of(Moments(np.zeros((0, 8), dtype=np.float32), np.zeros(0))) == 0.0
+    assert classifier.novelty_of(NOTHING) == 0.0
 
 
 def test_random_steps_are_unrewarded_and_explore_as_told():
@@ -80,8 +81,16 @@ def test_random_steps_are_unrewarded_and_explore_as_told():
     assert apart < 0.1 < 0.9 < alike
 
 
+def test_episodes_are_described_by_what_is_seen_when_they_are_rewarded():
+    """By hand: the first episode has rewards 3 and 1, the second one of 2; a third one has none."""
+    seen = np.array([[1.0, 0.0], [5.0, 4.0], [7.0, 7.0]], dtype=np.float32)
+    own = Moments(seen, np.array([3.0, 1.0, 2.0]), np.array([0, 0, 1]))
+    np.testing.assert_allclose(own.described(), [[2.0, 1.0], [7.0, 7.0]])
+    assert NOTHING.described().shape == (0, 8)
+
+
 def test_groups_are_drawn_alike_and_steps_by_their_rewards():
-    own = Moments(np.array([[1.0], [2.0]], dtype=np.float32), np.array([3.0, 1.0]))
+    own = Moments(np.array([[1.0], [2.0]], dtype=np.float32), np.array([3.0, 1.0]), np.array([0, 0]))
     drawn = own.draw(4_000, np.random.default_rng(0))
     assert (drawn == 1.0).mean() == pytest.approx(0.75, abs=0.03)
 
@@ -91,14 +100,17 @@ def test_the_new_ones_are_chosen_once_each():
     known = [around(0, 0), around(3, 0, seed=1)]
     places = [(0, 0), (0, 3), (0, 3), (3, 3), (3, 0), (-3, 0)]
     candidates = [around(*place, seed=10 + k) for k, place in enumerate(places)]
-    candidates.append(Moments(np.zeros((0, 8), dtype=np.float32), np.zeros(0)))  # never rewarded
-    good = [True] * 5 + [False, False]
-    chosen, novelty = choose_new(known, candidates, good, OTHERS, 0, CPU)
+    candidates.append(NOTHING)  # never rewarded
+    good, alike = [True] * 5 + [False, False], np.zeros((7, 7), dtype=np.bool_)
+    chosen, novelty = choose_new(known, candidates, good, alike, OTHERS, 0, CPU)
     assert len(chosen) == 2
     assert 3 in chosen
     assert len({1, 2} & {*chosen}) == 1
     assert [value >= NEW for value in novelty] == [False, True, True, True, False, True, False]
-    nothing_known, novelty = choose_new([], candidates, good, OTHERS, 0, CPU)
+    alike[3, [1, 2]] = alike[[1, 2], 3] = True  # those that do different things play well together all the same
+    assert len(choose_new(known, candidates, good, alike, OTHERS, 0, CPU)[0]) == 1
+    alike[:] = False
+    nothing_known, novelty = choose_new([], candidates, good, alike, OTHERS, 0, CPU)
     assert sorted(places[k] for k in nothing_known) == [(0, 0), (0, 3), (3, 0), (3, 3)]
     assert novelty == [1.0] * 6 + [0.0]
 
@@ -153,7 +165,7 @@ def test_rewards_are_multiplied_by_the_novelty_as_they_enter_the_replay(learner,
     net = Stack(Shape.of(world), 2, generator())
     training = TrainingConfig(learner=learner, envs=4, ppo=ProximalConfig(envs=20))
     width = world.n_agents * len(world.observations)
-    known = [Moments(np.ones((5, width), dtype=np.float32), np.ones(5))]
+    known = [Moments(np.ones((5, width), dtype=np.float32), np.ones(5), np.arange(5))]
     classifier, rewards = Classifier(known, np.zeros((5, width), dtype=np.float32), 0, CPU), []
     for novelty in (None, 0.5):
         attach = None
@@ -212,7 +224,7 @@ def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
     assert found.new == ["2/0"]
     assert found.novelty[0] > 0.75 > 0.25 > found.novelty[1]
     assert "2/0" in found.groups
-    assert given[0].novelty_of(seen[id(parents.net)][0]) < 0.2  # what the offspring are not paid for
+    assert given[0].classifier.novelty_of(seen[id(parents.net)][0]) < 0.2  # what the offspring are not paid for
 
 
 def test_heads_that_no_group_needs_are_removed():

@@ -1,0 +1,151 @@
+"""Discovery: random play finds different ways to be rewarded, and each new group begins with one of them (Macop+).
+
+Environment steps are nearly free. Millions of random steps before a population is trained find conventions that the training
+itself would never come by, because the easiest one draws all groups. An episode is described by what all agents see when it is
+rewarded: which prey is between the predators, which landmark each agent is at. Episodes are chosen that are far from each other,
+and from those of earlier groups. Each new group begins with one of them and its neighbours:
+
+- they are its first best episodes, which PPO imitates;
+- it is rewarded only where it is nearer to them than to other groups' and to what earlier groups do.
+
+No label of the scenario is used. This is for rewards that come with success. Where many small rewards make up a return, a group
+would be paid for a part of the task only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from macop_aht.learner.best import Seeds, discounted
+from macop_aht.learner.experience import Experience, Recorder
+from macop_aht.learner.ppo import Schedule
+from macop_aht.learner.rounds import Rounds
+from macop_aht.learner.seats import Exploration, Seating
+from macop_aht.learner.training import TrainingConfig
+from macop_aht.scenarios.spec import World
+
+ENVS = 1_000
+SHARE = 0.05  # of the random episodes that are considered, at most
+ENOUGH = 0.5  # of the highest return, for an episode to be considered
+NEIGHBOURS = 16  # episodes that a group begins with, at most
+NEAR = 0.5  # they are nearer to the chosen one than this share of its distance to anything else that was chosen
+IDLE = Schedule(learning_rate=0.0, entropy=0.0, sticky=0.0, together=0.0)
+
+
+class _RandomPlay(Rounds):
+    """Rounds in which all actions are random, and persist as they do in a training."""
+
+    def __init__(self, world: World, training: TrainingConfig, seed: int, device: torch.device) -> None:
+        nobody = np.full((ENVS, world.n_agents), -1)
+        experience = Experience(Seating((), nobody, nobody), np.zeros(ENVS, dtype=np.int64), seed)
+        self._random = Exploration(np.ones((1, 1)), training.persistence, training.together)
+        super().__init__(world, experience, 1, device)
+
+    def exploration(self, schedule: Schedule) -> Exploration:
+        return self._random
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """What new groups begin with."""
+
+    seeds: Seeds
+    found: np.ndarray  # (E,X) a description of each of the seeds' episodes
+    known: np.ndarray  # (K,X) and of earlier groups' episodes
+    scale: np.ndarray  # (X,) by which differences are measured
+
+    def own(self, group: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Return whether each of these observations, (S,X), is nearer to what its `group` (S,) began with than to all else."""
+        result = np.zeros(len(group), dtype=np.bool_)
+        for k in np.unique(group).tolist():
+            mine, at = group == k, self.seeds.numbers
+            others = [self.found[numbers] for other, numbers in enumerate(at) if other != k]
+            rows = seen[mine] * self.scale
+            near, far = (
+                _nearest(rows, points * self.scale)
+                for points in (self.found[at[k]], np.concatenate([self.known, *others]))
+            )
+            result[mine] = near <= far
+        return result
+
+    def attach(self, recorder: Recorder) -> None:
+        """Let a recorder's networks be rewarded for their own alone: each is a group."""
+        replay = recorder.replay
+
+        def tell(over: np.ndarray, ring: np.ndarray, slot: np.ndarray) -> None:
+            inside = np.arange(replay.limit + 1) < replay.length[ring, slot][:, None]
+            episode, step = np.nonzero((replay.reward[ring, slot] > 0) & inside)
+            if len(episode):
+                at = ring[episode], slot[episode], step
+                replay.reward[at] *= self.own(ring[episode], replay.obs[at].reshape(len(step), -1))
+
+        recorder.when_over.append(tell)
+
+
+def discover(
+    world: World,
+    training: TrainingConfig,
+    steps: int,
+    groups: int,
+    known: np.ndarray,
+    seed: int,
+    device: torch.device,
+) -> Discovered | None:
+    """Return what so many new groups begin with, after so many random steps; None where nothing was rewarded.
+
+    `known` are descriptions of the rewarded episodes of earlier groups, (K,N*D).
+    """
+    rounds, rng = _RandomPlay(world, training, seed, device), np.random.default_rng([seed, 1])
+    replay, played = rounds.replay, 0
+    rewarded: list[dict[str, np.ndarray]] = []
+    while played < steps:
+        played += rounds.play(IDLE)[1]
+        returns = discounted(replay.reward[0], replay.length[0], training.update.gamma)
+        able = rng.permutation(np.flatnonzero((returns > 0) & (returns >= ENOUGH * returns.max())))
+        rewarded.append(replay.episodes(0, able[: int(SHARE * ENVS)]))
+    episodes = {name: np.concatenate([part[name] for part in rewarded]) for name in rewarded[0]}
+    if not len(episodes["length"]):
+        return None
+    found = describe(episodes["obs"], episodes["reward"], episodes["length"])
+    spread = found.std(axis=0)
+    scale = 1 / np.maximum(spread + 0.1 * spread.mean(), 1e-8)
+    return Discovered(Seeds(episodes, apart(found * scale, groups, known * scale, rng)), found, known, scale)
+
+
+def describe(obs: np.ndarray, reward: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return what all agents see when they are rewarded, the mean by the reward: (E,T,N,D) (E,T) (E,) -> (E,N*D)."""
+    inside = np.arange(reward.shape[1]) < length[:, None]
+    weight = np.maximum(reward, 0.0) * inside
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    return np.einsum("et,etx->ex", weight, obs.reshape(*obs.shape[:2], -1))
+
+
+def apart(found: np.ndarray, count: int, known: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Choose so many of the descriptions, (E,X), each as far as possible from `known`, (K,X), and from those before it.
+
+    Return the numbers of each one and of its neighbours, the nearest first.
+    """
+    nearest = _nearest(found, known)
+    chosen: list[int] = []
+    for _ in range(count):
+        first = not chosen and not len(known)
+        chosen.append(int(rng.integers(len(found))) if first else int(nearest.argmax()))
+        nearest = np.minimum(nearest, _nearest(found, found[chosen[-1:]]))
+    numbers = []
+    for k, own in enumerate(chosen):
+        others = np.concatenate([known, found[chosen[:k] + chosen[k + 1 :]]])
+        room, distance = _nearest(found[[own]], others)[0], _nearest(found, found[[own]])
+        order = np.argsort(distance, kind="stable")[:NEIGHBOURS]
+        numbers.append(order[distance[order] <= NEAR * room])
+    return numbers
+
+
+def _nearest(points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the distance of each point to the nearest of the others, infinity where there are none: (E,X) (K,X) -> (E,)."""
+    if not len(others):
+        return np.full(len(points), np.inf)
+    square = (points**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2 * points @ others.T
+    return np.sqrt(np.maximum(square.min(axis=1), 0.0))
