@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from macop_aht.episodes.runner import Hook, Lockstep, run
+from macop_aht.episodes.runner import Episodes, Hook, Lockstep, run
 from macop_aht.learner.best import Best
 from macop_aht.learner.experience import Experience
 from macop_aht.learner.networks import Stack
@@ -47,14 +47,14 @@ class Rounds(Hook):
         if experience.attach:
             experience.attach(self)
 
-    def play(self, schedule: Schedule) -> tuple[np.ndarray, int]:
-        """Play a round. Returns the returns (B,), and the number of steps."""
+    def play(self, schedule: Schedule) -> Episodes:
+        """Play a round: an episode in each of B environments."""
         self._slot = self.replay.begin(self._ring)
         self.rollout.seats.exploration = self.exploration(schedule)
         found = run(self.rollout.play, [self.rollout.seats], hooks=[self])
         for tell in self.when_over:
             tell(np.ones(len(self._ring), dtype=np.bool_), self._ring, self._slot)
-        return found.returns[:, 0], int(found.lengths.sum())
+        return found
 
     @property
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -174,11 +174,12 @@ class PpoTraining:
     def _play(self, k: int, schedule: Schedule, count: int) -> Sequence[Part | Demonstration]:
         """Play a round of an experience, and return so many parts of it."""
         rounds, progress = self.rounds[k], self.progress
-        returns, steps = rounds.play(schedule)
-        progress.steps += steps
+        found = rounds.play(schedule)
+        progress.steps += int(found.lengths.sum())
         if k == 0:
-            progress.episodes += len(returns) / self.learner.net.population
-            progress.mean_return += (float(returns.mean()) - progress.mean_return) * min(len(returns) / 200, 1.0)
+            progress.episodes += len(found.returns) / self.learner.net.population
+            weight = min(len(found.returns) / 200, 1.0)
+            progress.mean_return += (float(found.returns.mean()) - progress.mean_return) * weight
         batches = rounds.parts(count, self._rng)
         if rounds.experience.demonstration:
             return [Demonstration(batch) for batch in batches]

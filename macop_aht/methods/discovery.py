@@ -98,21 +98,29 @@ def discover(
 
     `known` are descriptions of the rewarded episodes of earlier groups, (K,N*D).
     """
-    rounds, rng = _RandomPlay(world, training, seed, device), np.random.default_rng([seed, 1])
-    replay, played = rounds.replay, 0
-    rewarded: list[dict[str, np.ndarray]] = []
-    while played < steps:
-        played += rounds.play(IDLE)[1]
-        returns = discounted(replay.reward[0], replay.length[0], training.update.gamma)
-        able = rng.permutation(np.flatnonzero((returns > 0) & (returns >= ENOUGH * returns.max())))
-        rewarded.append(replay.episodes(0, able[: int(SHARE * ENVS)]))
-    episodes = {name: np.concatenate([part[name] for part in rewarded]) for name in rewarded[0]}
+    rng = np.random.default_rng([seed, 1])
+    episodes = random_successes(world, training, steps, seed, device, rng)
     if not len(episodes["length"]):
         return None
     found = describe(episodes["obs"], episodes["reward"], episodes["length"])
     spread = found.std(axis=0)
     scale = 1 / np.maximum(spread + 0.1 * spread.mean(), 1e-8)
     return Discovered(Seeds(episodes, apart(found * scale, groups, known * scale, rng)), found, known, scale)
+
+
+def random_successes(
+    world: World, training: TrainingConfig, steps: int, seed: int, device: torch.device, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Return episodes of random play with a high return, as `Replay.episodes` does, and the `outcome` of each for reports."""
+    rounds, played = _RandomPlay(world, training, seed, device), 0
+    replay, parts = rounds.replay, []
+    while played < steps:
+        played += int((found := rounds.play(IDLE)).lengths.sum())
+        returns = discounted(replay.reward[0], replay.length[0], training.update.gamma)
+        able = rng.permutation(np.flatnonzero((returns > 0) & (returns >= ENOUGH * returns.max())))
+        chosen = able[: int(SHARE * ENVS)]
+        parts.append({**replay.episodes(0, chosen), "outcome": found.outcomes[chosen, 0]})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def describe(obs: np.ndarray, reward: np.ndarray, length: np.ndarray) -> np.ndarray:

@@ -242,16 +242,15 @@ def test_agents_play_the_policy_that_learns(together):
 
 def test_a_round_is_an_episode_in_every_environment():
     world, _, played = rounds("CN2", envs=5)
-    returns, steps = played.play(STILL)
-    replay = played.replay
+    found, replay = played.play(STILL), played.replay
+    assert (found.lengths[:, 0] == replay.length.ravel()).all()
     assert (replay.length > 0).all()
-    assert steps == replay.length.sum()
-    assert returns.reshape(2, 5) == pytest.approx(
+    assert found.returns.reshape(2, 5) == pytest.approx(
         np.array([[replay.reward[p, k, : replay.length[p, k]].sum() for k in range(5)] for p in range(2)])
     )
     batches = played.parts(2, np.random.default_rng(0))
     assert [batch.counts[0] for batch in batches] == [3, 2]
-    assert sum(int(batch.real.sum()) for batch in batches) == steps
+    assert sum(int(batch.real.sum()) for batch in batches) == found.lengths.sum()
     # what the critic is told: the state, and everybody's last action
     assert played.told == world.state_dim + world.n_agents * len(world.actions)
     told = replay.state[0, 0, 1, world.state_dim :].reshape(world.n_agents, -1)
