@@ -22,7 +22,7 @@ KNOWN_EPISODES = 256  # of each group, from which the classifier learns what is 
 KNOWN_NOISE = 0.3  # the largest probability of a random action in them: offspring explore when they are paid
 
 DESCRIBED = 32  # episodes of each group that random play is compared with
-ALIKE = 0.75  # a group that returns this share of its self-play with an earlier one does what that one does
+ALIKE = 0.5  # a group that returns this share of its self-play with an earlier one does what that one does
 TOGETHER_EPISODES = 32
 
 
