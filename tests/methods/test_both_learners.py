@@ -35,7 +35,9 @@ MACOP = MacopConfig(
     test_episodes=4, expansion_threshold=-9.0, kept_episodes=30, teammates=SMALL, mutation=SMALL, ego=SMALL,
 )  # fmt: skip
 STAGES = {"teammates": {"population": 3, "steps": 900}, "ego": {"steps": 600}}
+IMITATES = {"ppo": {"imitation": 1.0}}
 CHANGES = {
+    "macop+": {"discovery": 2_000, "teammates": IMITATES, "mutation": IMITATES},
     "fcp": STAGES, "trajedi": STAGES, "lipo": STAGES, "ewc": {"fisher_episodes": 4}, "clear": {"kept_episodes": 64},
 }  # fmt: skip
 OURS = [method for method in METHODS if METHODS[method].learner is None and method != "random-head"]
