@@ -1,10 +1,11 @@
 """How good are whole runs of Macop and Macop+? Coverage, heads, best-head return, minutes, and groups that sabotage.
 
-    python benchmarks/macop.py [--scenarios LBF4 PP1] [--methods macop macop+] [--seeds 3] [--preset paper] [--parallel 2]
+    python benchmarks/macop.py [--scenarios LBF4 PP1] [--methods macop macop+] [--seeds 3] [--preset fast] [--parallel 2]
         [--finished]
 
-Runs can be resumed. Each has one thread. Writes a table, the runs' own summaries and figures, and every run's figures as JSON
-lines. Runs that only these lines have stay in the table.
+Without `--preset`, Macop has the preset `paper` and Macop+ has `strong`. Runs can be resumed. Each has one thread. Writes a
+table, the runs' own summaries and figures, and every run's figures as JSON lines. Runs that only these lines have stay in the
+table.
 
 A group sabotages if a fresh ego stays under half of the group's self-play return, after training with this group alone for as
 many steps as the ego has for a group. Only groups with which the ego stayed under half are tested.
@@ -31,6 +32,7 @@ from macop_aht.runs.folder import RunFolder
 
 WORK = Path(tempfile.gettempdir()) / "macop-runs"
 RESULTS = Path(__file__).parent / "results" / "macop"
+PRESETS = {"macop": "paper", "macop+": "strong"}
 OUTCOMES = {  # that there are to be found; of SMAC2's, too many to name
     "LBF4": [f"food {row},{col}" for row in (0, 5) for col in (0, 5)],
     "LBF1": ["from 3,4 4,3", "from 4,3 3,4"],
@@ -128,7 +130,8 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
         ", ".join(f"{generated(figures)}/{len(figures['groups'])}" for figures in results),
         ", ".join(str(figures["heads"]) for figures in results),
         ", ".join(f"{statistics.mean(figures['best_head']):.2f}" for figures in results),
-        ", ".join(f"{statistics.mean(_honest(figures)):.2f}" for figures in results),
+        ", ".join(f"{over_self_play(figures):.2f}" for figures in results),
+        ", ".join(f"{min(figures['best_head']):.2f}" for figures in results),
         ", ".join(str(len(figures["sabotage"])) for figures in results),
         ", ".join(f"{figures['minutes']:.0f}" for figures in results),
         ", ".join(dict.fromkeys(code for figures in results for code in figures.get("commits", ["earlier"]))),
@@ -145,13 +148,9 @@ def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
     return f"- {scenario}, {method}: {', '.join(named) or 'nothing'}{never}."
 
 
-def _honest(figures: dict[str, Any]) -> list[float]:
-    """Return best-head returns with the groups that do not sabotage."""
-    return [
-        best
-        for name, best in zip(figures["groups"], figures["best_head"], strict=True)
-        if name not in figures["sabotage"]
-    ]
+def over_self_play(figures: dict[str, Any]) -> float:
+    """Return how much of the groups' self-play the best heads return with them."""
+    return statistics.mean(figures["best_head"]) / statistics.mean(figures["self_play"])
 
 
 FIGURES: dict[
@@ -159,6 +158,7 @@ FIGURES: dict[
 ] = {  # of a run; 1 where more is better, -1 where less is
     "different outcomes": (lambda figures: len({outcome for outcome in figures["outcomes"] if outcome}), 1),
     "best head": (lambda figures: statistics.mean(figures["best_head"]), 1),
+    "best head over self-play": (over_self_play, 1),
     "best head, worst group": (lambda figures: min(figures["best_head"]), 1),
     "saboteurs": (lambda figures: len(figures["sabotage"]), -1),
     "heads": (lambda figures: figures["heads"], -1),
@@ -195,21 +195,23 @@ def keep_figures(source: Path, target: Path, key: Key) -> None:
             shutil.copy(source / name, target / f"{'-'.join(map(str, key))}-{name}")
 
 
-def report(runs: dict[Key, dict[str, Any]], preset: str) -> str:
+def report(runs: dict[Key, dict[str, Any]], preset: str | None) -> str:
     """Return the table, and what was covered."""
     kinds = list(dict.fromkeys(key[:2] for key in sorted(runs, key=lambda key: ([*OUTCOMES].index(key[0]), *key[1:]))))
     by_kind = {kind: [runs[key] for key in sorted(runs) if key[:2] == kind] for kind in kinds}
+    option = f" --preset {preset}" if preset else ""
     lines = [
         "# Macop, end to end",
         "",
-        f"`python benchmarks/macop.py --preset {preset}`, one thread for each run, two at a time. A figure per seed; outcomes: "
-        "how many different ones after each iteration; groups: all that were made, and those that stayed in a population, which "
-        "the returns are of. Runs of an earlier commit had self-play of the ego in its lessons (but for PP), and chose a head by "
-        "the episodes that it was measured in.",
+        f"`python benchmarks/macop.py{option}`, one thread for each run, two at a time. A figure per seed; outcomes: how many "
+        "different ones after each iteration; groups: all that were made, and those that stayed in "
+        "a population, which the returns are of. Macop has the preset `paper`, Macop+ the preset `strong`. Runs of an earlier "
+        "commit had self-play of the ego in its lessons (but for PP), and chose a head by the episodes that it was measured in; "
+        "those of Macop+ learnt by Q-learning, without discovery.",
         "",
-        "| scenario | method | seeds | outcomes | groups | heads | best head | without saboteurs | saboteurs | minutes "
-        "| commit |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| scenario | method | seeds | outcomes | groups | heads | best head | over self-play | worst group | saboteurs "
+        "| minutes | commit |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(row(*kind, results) for kind, results in by_kind.items()),
         "",
         "## What was covered",
@@ -237,21 +239,25 @@ def main() -> int:
     parser.add_argument("--scenarios", nargs="+", choices=list(OUTCOMES), default=["LBF4", "PP1"])
     parser.add_argument("--methods", nargs="+", default=["macop", "macop+"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--preset", help="default: paper for macop, strong for macop+")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
     parser.add_argument("--finished", action="store_true", help="only the runs that are there already")
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=RESULTS / "macop.md")
     arguments = parser.parse_args()
+
+    def preset_of(method: str) -> str:
+        return arguments.preset or PRESETS.get(method, "fast")
+
     folders = {
-        (scenario, method, seed): folder_of(scenario, method, seed, arguments.preset, arguments.work)
+        (scenario, method, seed): folder_of(scenario, method, seed, preset_of(method), arguments.work)
         for seed in range(arguments.seeds)
         for scenario in arguments.scenarios
         for method in arguments.methods
     }
     wanted = [key for key, folder in folders.items() if not arguments.finished or done(folder)]
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        found = list(pool.map(lambda key: run(key[0], key[1], key[2], arguments.preset, arguments.work), wanted))
+        found = list(pool.map(lambda key: run(key[0], key[1], key[2], preset_of(key[1]), arguments.work), wanted))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     lines = arguments.out.with_suffix(".jsonl")
     runs = recorded(lines) | dict(zip(wanted, found, strict=True))

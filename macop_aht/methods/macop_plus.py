@@ -22,7 +22,7 @@ KNOWN_EPISODES = 256  # of each group, from which the classifier learns what is 
 KNOWN_NOISE = 0.3  # the largest probability of a random action in them: offspring explore when they are paid
 
 DESCRIBED = 32  # episodes of each group that random play is compared with
-ALIKE = 0.5  # a group that returns this share of its self-play with an earlier one does what that one does
+ALIKE = 0.5  # a group that returns this share of its self-play with an earlier one, in either seats, does what that one does
 TOGETHER_EPISODES = 32
 
 
@@ -85,9 +85,9 @@ def judge(
 
 
 def _together(setup: Setup[Settings], groups: Stack, others: Stack, seed: int) -> np.ndarray:
-    """Return how groups play with others, the mean of both seatings: (C,K)."""
+    """Return how groups play with others, in the worse of both seatings: (C,K)."""
     seated = cross_returns(setup, groups, others, seed, TOGETHER_EPISODES)
-    return (seated + cross_returns(setup, others, groups, seed, TOGETHER_EPISODES).T) / 2
+    return np.minimum(seated, cross_returns(setup, others, groups, seed, TOGETHER_EPISODES).T)
 
 
 def good(self_play: Sequence[float]) -> list[bool]:
