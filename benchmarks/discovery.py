@@ -39,7 +39,9 @@ def row(scenario: str, seeds: list[int]) -> str:
             raise SystemExit(f"nothing was rewarded in {scenario} with seed {seed}")
         outcome = found.seeds.episodes["outcome"]
         counts.append(Counter(outcome.tolist()))
-        begun = [Counter(outcome[numbers].tolist()).most_common(1)[0] for numbers in found.seeds.numbers]
+        begun = [
+            Counter(outcome[numbers].tolist()).most_common(1)[0] for numbers in found.seeds.numbers if len(numbers)
+        ]
         groups.append(len({name for name, _ in begun}))
         pure.append(sum(count for _, count in begun) / sum(map(len, found.seeds.numbers)))
     each = ", ".join(f"{name}: {'/'.join(str(own[name]) for own in counts)}" for name in OUTCOMES[scenario])

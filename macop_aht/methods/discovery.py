@@ -8,7 +8,9 @@ and from those of earlier groups. Each new group begins with one of them and its
 - they are its first best episodes, which PPO imitates;
 - it is rewarded only where it is nearer to them than to other groups' and to what earlier groups do.
 
-No label of the scenario is used. This is for rewards that come with success. Where many small rewards make up a return, a group
+Where there are fewer different ways than new groups, the other groups begin with nothing. No label of the scenario is used.
+
+This is for rewards that come with success. Where many small rewards make up a return, a group
 would be paid for a part of the task only.
 """
 
@@ -20,16 +22,23 @@ import numpy as np
 import torch
 
 from macop_aht.learner.best import Seeds, discounted
-from macop_aht.learner.experience import Experience, Recorder
+from macop_aht.learner.experience import Experience
 from macop_aht.learner.ppo import Schedule
 from macop_aht.learner.rounds import Rounds
 from macop_aht.learner.seats import Exploration, Seating
 from macop_aht.learner.training import TrainingConfig
+from macop_aht.methods.novelty import Pay
 from macop_aht.scenarios.spec import World
 
 ENVS = 1_000
 SHARE = 0.05  # of the random episodes that are considered, at most
 ENOUGH = 0.5  # of the highest return, for an episode to be considered
+CLEAR = (
+    0.57  # from what is known: the distance of what is new, relative to that which most successes have from each other
+)
+ROWS = 512  # at a time, when all distances are computed
+MOST, PAIRS = 0.9, 4_000
+CLOSE = 4  # distances are averaged over so many neighbours, so that an odd episode does not count as new
 NEIGHBOURS = 16  # episodes that a group begins with, at most
 NEAR = 0.5  # they are nearer to the chosen one than this share of its distance to anything else that was chosen
 IDLE = Schedule(learning_rate=0.0, entropy=0.0, sticky=0.0, together=0.0)
@@ -52,37 +61,37 @@ class _RandomPlay(Rounds):
 class Discovered:
     """What new groups begin with."""
 
-    seeds: Seeds
+    seeds: Seeds  # nothing for the last groups, where there were not as many different ways
     found: np.ndarray  # (E,X) a description of each of the seeds' episodes
     known: np.ndarray  # (K,X) and of earlier groups' episodes
     scale: np.ndarray  # (X,) by which differences are measured
 
     def own(self, group: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        """Return whether each of these observations, (S,X), is nearer to what its `group` (S,) began with than to all else."""
-        result = np.zeros(len(group), dtype=np.bool_)
+        """Return whether each of these observations, (S,X), is nearer to what its `group` (S,) began with than to all else.
+
+        It is for groups that began with something.
+        """
+        result, at = np.zeros(len(group), dtype=np.bool_), self.seeds.numbers
         for k in np.unique(group).tolist():
-            mine, at = group == k, self.seeds.numbers
+            mine = group == k
             others = [self.found[numbers] for other, numbers in enumerate(at) if other != k]
-            rows = seen[mine] * self.scale
-            near, far = (
-                _nearest(rows, points * self.scale)
-                for points in (self.found[at[k]], np.concatenate([self.known, *others]))
-            )
+            both = self.found[at[k]], np.concatenate([self.known, *others])
+            near, far = (_nearest(seen[mine] * self.scale, points * self.scale) for points in both)
             result[mine] = near <= far
         return result
 
-    def attach(self, recorder: Recorder) -> None:
-        """Let a recorder's networks be rewarded for their own alone: each is a group."""
-        replay = recorder.replay
+    def pay(self, otherwise: Pay | None = None) -> Pay:
+        """Return what multiplies rewards: groups are paid for their own alone, and those that began with nothing `otherwise`."""
+        seeded = np.array([len(numbers) > 0 for numbers in self.seeds.numbers])
 
-        def tell(over: np.ndarray, ring: np.ndarray, slot: np.ndarray) -> None:
-            inside = np.arange(replay.limit + 1) < replay.length[ring, slot][:, None]
-            episode, step = np.nonzero((replay.reward[ring, slot] > 0) & inside)
-            if len(episode):
-                at = ring[episode], slot[episode], step
-                replay.reward[at] *= self.own(ring[episode], replay.obs[at].reshape(len(step), -1))
+        def multiply(group: np.ndarray, seen: np.ndarray) -> np.ndarray:
+            factor, own = np.ones(len(group)), seeded[group]
+            factor[own] = self.own(group[own], seen[own])
+            if otherwise and not own.all():
+                factor[~own] = otherwise(group[~own], seen[~own])
+            return factor
 
-        recorder.when_over.append(tell)
+        return multiply
 
 
 def discover(
@@ -132,15 +141,20 @@ def describe(obs: np.ndarray, reward: np.ndarray, length: np.ndarray) -> np.ndar
 
 
 def apart(found: np.ndarray, count: int, known: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Choose so many of the descriptions, (E,X), each as far as possible from `known`, (K,X), and from those before it.
+    """Choose up to so many of the descriptions, (E,X), each as far as possible from `known`, (K,X), and from those before it.
 
-    Return the numbers of each one and of its neighbours, the nearest first.
+    Return the numbers of each one and of its neighbours, the nearest first; empty ones at the end, where no more are clearly new.
     """
-    nearest = _nearest(found, known)
+    pairs = rng.integers(0, len(found), (2, PAIRS))
+    clear = CLEAR * np.quantile(np.linalg.norm(found[pairs[0]] - found[pairs[1]], axis=1), MOST)
+    around, nearest = _neighbours(found, CLOSE), _nearest(found, known)
     chosen: list[int] = []
     for _ in range(count):
-        first = not chosen and not len(known)
-        chosen.append(int(rng.integers(len(found))) if first else int(nearest.argmax()))
+        distance = nearest[around].mean(axis=1)
+        first = int(rng.integers(len(found))) if np.isinf(distance).any() else int(distance.argmax())
+        if distance[first] < clear:
+            break
+        chosen.append(first)
         nearest = np.minimum(nearest, _nearest(found, found[chosen[-1:]]))
     numbers = []
     for k, own in enumerate(chosen):
@@ -148,7 +162,17 @@ def apart(found: np.ndarray, count: int, known: np.ndarray, rng: np.random.Gener
         room, distance = _nearest(found[[own]], others)[0], _nearest(found, found[[own]])
         order = np.argsort(distance, kind="stable")[:NEIGHBOURS]
         numbers.append(order[distance[order] <= NEAR * room])
-    return numbers
+    return numbers + [np.zeros(0, dtype=np.int64)] * (count - len(chosen))
+
+
+def _neighbours(points: np.ndarray, count: int) -> np.ndarray:
+    """Return each point's nearest ones, itself among them: (E,X) -> (E,count), or less where there are fewer points."""
+    square, count = (points**2).sum(axis=1), min(count, len(points))
+    found = []
+    for start in range(0, len(points), ROWS):
+        distance = square - 2 * points[start : start + ROWS] @ points.T  # less each point's own square
+        found.append(np.argpartition(distance, count - 1, axis=1)[:, :count])
+    return np.concatenate(found)
 
 
 def _nearest(points: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from macop_aht.learner.experience import Experience
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.discovery import discover
-from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, pay_for_novelty, random_steps
+from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, pay_by, random_steps
 from macop_aht.methods.phases import Learned, Settings, Setup, cross_returns
 from macop_aht.runs.records import Decision
 
@@ -61,13 +61,14 @@ def novel(
     setup: Setup[Discovers], alone: Experience, training: TrainingConfig, count: int, known: Known | None
 ) -> Experience:
     """Return the self-play of so many new groups, rewarded for what is not `known`, and begun with what random play discovers."""
+    pay = known.classifier.pay if known and known.classifier else None
     if setup.config.discovery and training.learner == "ppo" and training.ppo.imitation:
         width = setup.world.n_agents * len(setup.world.observations)
         before = known.described() if known and known.moments else np.zeros((0, width))
         steps, seed = setup.config.discovery, alone.seed + 3
         if found := discover(setup.world, training, steps, count, before, seed, setup.device):
-            return replace(alone, attach=found.attach, seeds=found.seeds)
-    return replace(alone, attach=pay_for_novelty(known.classifier)) if known and known.classifier else alone
+            return replace(alone, attach=pay_by(found.pay(pay)), seeds=found.seeds)
+    return replace(alone, attach=pay_by(pay)) if pay else alone
 
 
 def judge(

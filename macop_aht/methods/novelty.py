@@ -34,6 +34,10 @@ RANDOM_EPISODES = 2_000
 SHARE = 0.25  # of the steps of random teams that are kept
 NOISE_PERSISTENCE = 0.5  # the probability that a random action of a known group is its last one again
 
+Pay = Callable[
+    [np.ndarray, np.ndarray], np.ndarray
+]  # (group (S,), what all agents see (S,N*D)) -> factor of rewards (S,)
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -141,6 +145,10 @@ class Classifier:
         rows = ((seen - self._mean) * self._scale).astype(np.float32)
         return self._net(torch.from_numpy(rows).to(self._device)).squeeze(-1)
 
+    def pay(self, group: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Return by what rewards are multiplied: the novelty of what is seen, whichever group it is."""
+        return self.novelty(seen)
+
     def novelty(self, seen: np.ndarray) -> np.ndarray:
         """Return the probability that each of these steps is not known: (S,N*D) -> (S,)."""
         with torch.no_grad():
@@ -151,8 +159,8 @@ class Classifier:
         return float(np.average(self.novelty(moments.seen), weights=moments.reward)) if len(moments.seen) else 0.0
 
 
-def pay_for_novelty(classifier: Classifier) -> Callable[[Recorder], None]:
-    """Return what multiplies the rewards of a recorder's episodes by their novelty, as they enter its replay."""
+def pay_by(pay: Pay) -> Callable[[Recorder], None]:
+    """Return what multiplies the positive rewards of a recorder's episodes, as they enter its replay. Each network is a group."""
 
     def attach(recorder: Recorder) -> None:
         replay = recorder.replay
@@ -162,8 +170,8 @@ def pay_for_novelty(classifier: Classifier) -> Callable[[Recorder], None]:
             episode, step = np.nonzero((replay.reward[ring, slot] > 0) & inside)
             if len(episode):
                 at = ring[episode], slot[episode], step
-                novelty = classifier.novelty(replay.obs[at].reshape(len(step), -1))
-                replay.reward[at] *= novelty.astype(np.float32)
+                factor = pay(ring[episode], replay.obs[at].reshape(len(step), -1))
+                replay.reward[at] *= factor.astype(np.float32)
 
         recorder.when_over.append(tell)
 

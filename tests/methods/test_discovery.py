@@ -16,6 +16,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import macop_plus
 from macop_aht.methods.discovery import IDLE, NEIGHBOURS, Discovered, apart, describe, discover
 from macop_aht.methods.macop import MacopConfig
+from macop_aht.methods.novelty import pay_by
 from macop_aht.methods.phases import Setup
 from macop_aht.scenarios import build
 from tests.helpers import generator
@@ -55,10 +56,19 @@ def test_what_is_chosen_is_far_from_what_is_known_and_from_each_other():
     assert sorted(at[own[0]] for own in unknown) == [0, 1, 2, 3]
 
 
+def test_only_what_is_clearly_new_is_chosen():
+    """With all places known, nothing; an odd episode alone, however far, is not new; a few alike are."""
+    points, _ = scattered()
+    assert [len(own) for own in apart(points, 3, PLACES, np.random.default_rng(0))] == [0, 0, 0]
+    for count, new in ((1, 0), (4, 4)):
+        more = np.concatenate([points, np.full((count, 2), 15.0)])
+        assert [len(own) for own in apart(more, 2, PLACES, np.random.default_rng(0))] == [new, 0]
+
+
 def test_neighbours_are_nearer_than_half_way_to_anything_else():
-    points = np.array([[0.0], [1.0], [4.0], [7.5], [10.0]])
-    chosen = apart(points, 2, np.array([[0.0]]), np.random.default_rng(0))
-    assert [own.tolist() for own in chosen] == [[4, 3], [2]]  # 10 is 6 from 4, and 4 is 4 from 0
+    points = np.repeat(np.array([[20.0, 0.0], [18.0, 0.0], [0.0, 20.0], [0.0, 9.0]]), 4, axis=0)
+    chosen = apart(points, 3, np.zeros((1, 2)), np.random.default_rng(0))
+    assert [own.tolist() for own in chosen] == [[*range(8)], [*range(8, 12)], []]  # 9 is 11 from 20, which is 20 from 0
 
 
 def test_groups_are_rewarded_for_their_own_alone():
@@ -69,6 +79,14 @@ def test_groups_are_rewarded_for_their_own_alone():
     assert found.own(np.array([0, 0, 1, 1, 1]), seen).tolist() == [True, False, False, True, False]
     nearer = replace(found, scale=np.array([0.0, 1.0]))  # the first number means nothing
     assert nearer.own(np.array([1]), seen[-1:]).tolist() == [True]
+
+
+def test_groups_that_began_with_nothing_are_paid_otherwise():
+    numbers = [np.array([1]), np.zeros(0, dtype=np.int64)]
+    found = Discovered(Seeds({}, numbers), PLACES, PLACES[[0]], np.ones(2))
+    group, seen = np.array([0, 0, 1, 1]), PLACES[[1, 2, 1, 0]] * 1.0
+    assert found.pay()(group, seen).tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert found.pay(lambda group, seen: seen[:, 0] / 100)(group, seen).tolist() == [1.0, 0.0, 0.1, 0.0]
 
 
 def test_random_play_finds_every_convention():
@@ -94,7 +112,7 @@ def test_rewards_of_others_conventions_are_taken_away():
     world = build("LBF4")
     net, found = Stack(Shape.of(world), 4, generator()), discover(world, TRAINING, 50_000, 4, np.zeros((0, 24)), 0, CPU)
     plain = self_play(net, replace(TRAINING, ppo=ProximalConfig(envs=300)), 3)
-    whole, part = Rounds(world, plain, 4, CPU), Rounds(world, replace(plain, attach=found.attach), 4, CPU)
+    whole, part = Rounds(world, plain, 4, CPU), Rounds(world, replace(plain, attach=pay_by(found.pay())), 4, CPU)
     for rounds in (whole, part):
         rounds.play(IDLE)
     paid, rest = part.replay.reward, whole.replay.reward

@@ -17,7 +17,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import macop, macop_plus
 from macop_aht.methods.macop import MacopConfig, select
 from macop_aht.methods.macop_plus import spare
-from macop_aht.methods.novelty import NEW, Classifier, Moments, choose_new, moments_of, pay_for_novelty, random_steps
+from macop_aht.methods.novelty import NEW, Classifier, Moments, choose_new, moments_of, pay_by, random_steps
 from macop_aht.methods.phases import Learned, Population, Setup, Teams
 from macop_aht.runs.records import Decision
 from macop_aht.scenarios import build
@@ -171,7 +171,7 @@ def test_rewards_are_multiplied_by_the_novelty_as_they_enter_the_replay(learner,
         attach = None
         if novelty:
             monkeypatch.setattr(classifier, "novelty", lambda seen: np.full(len(seen), 0.5))
-            attach = pay_for_novelty(classifier)
+            attach = pay_by(classifier.pay)
         experience = replace(self_play(net, training, 3), attach=attach)
         if learner == "ppo":
             recorder = Rounds(world, experience, 2, CPU)
