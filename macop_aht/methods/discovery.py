@@ -38,7 +38,7 @@ CLEAR = (
 )
 ROWS = 512  # at a time, when all distances are computed
 MOST, PAIRS = 0.9, 4_000
-CLOSE = 4  # distances are averaged over so many neighbours, so that an odd episode does not count as new
+CLOSE = 2  # distances are averaged over so many nearest episodes, so that an odd one does not count as new
 NEIGHBOURS = 16  # episodes that a group begins with, at most
 NEAR = 0.5  # they are nearer to the chosen one than this share of its distance to anything else that was chosen
 IDLE = Schedule(learning_rate=0.0, entropy=0.0, sticky=0.0, together=0.0)

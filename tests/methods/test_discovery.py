@@ -60,7 +60,7 @@ def test_only_what_is_clearly_new_is_chosen():
     """With all places known, nothing; an odd episode alone, however far, is not new; a few alike are."""
     points, _ = scattered()
     assert [len(own) for own in apart(points, 3, PLACES, np.random.default_rng(0))] == [0, 0, 0]
-    for count, new in ((1, 0), (4, 4)):
+    for count, new in ((1, 0), (2, 2)):
         more = np.concatenate([points, np.full((count, 2), 15.0)])
         assert [len(own) for own in apart(more, 2, PLACES, np.random.default_rng(0))] == [new, 0]
 
