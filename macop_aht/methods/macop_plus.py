@@ -20,9 +20,10 @@ from macop_aht.runs.records import Decision
 PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
 KNOWN_EPISODES = 256  # of each group, from which the classifier learns what is known
 KNOWN_NOISE = 0.3  # the largest probability of a random action in them: offspring explore when they are paid
-
 DESCRIBED = 32  # episodes of each group that random play is compared with
-ALIKE = 0.5  # a group that returns this share of its self-play with an earlier one, in either seats, does what that one does
+ALIKE = (
+    0.5  # a group that returns this share of its self-play with another one, in either seats, does what that one does
+)
 TOGETHER_EPISODES = 32
 
 
