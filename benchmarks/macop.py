@@ -131,6 +131,7 @@ def row(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
         ", ".join(str(figures["heads"]) for figures in results),
         ", ".join(f"{statistics.mean(figures['best_head']):.2f}" for figures in results),
         ", ".join(f"{over_self_play(figures):.2f}" for figures in results),
+        ", ".join(f"{over_self_play(figures, met=True):.2f}" for figures in results),
         ", ".join(f"{min(figures['best_head']):.2f}" for figures in results),
         ", ".join(str(len(figures["sabotage"])) for figures in results),
         ", ".join(f"{figures['minutes']:.0f}" for figures in results),
@@ -148,9 +149,14 @@ def covered(scenario: str, method: str, results: list[dict[str, Any]]) -> str:
     return f"- {scenario}, {method}: {', '.join(named) or 'nothing'}{never}."
 
 
-def over_self_play(figures: dict[str, Any]) -> float:
-    """Return how much of the groups' self-play the best heads return with them."""
-    return statistics.mean(figures["best_head"]) / statistics.mean(figures["self_play"])
+def over_self_play(figures: dict[str, Any], met: bool = False) -> float:
+    """Return how much of the groups' self-play the best heads return with them; `met`: with those that the ego has met."""
+    pairs = [
+        (best, own)
+        for name, best, own in zip(figures["groups"], figures["best_head"], figures["self_play"], strict=True)
+        if name in figures["joined"] or not met
+    ]
+    return sum(best for best, _ in pairs) / sum(own for _, own in pairs)
 
 
 FIGURES: dict[
@@ -209,9 +215,9 @@ def report(runs: dict[Key, dict[str, Any]], preset: str | None) -> str:
         "commit had self-play of the ego in its lessons (but for PP), and chose a head by the episodes that it was measured in; "
         "those of Macop+ learnt by Q-learning, without discovery.",
         "",
-        "| scenario | method | seeds | outcomes | groups | heads | best head | over self-play | worst group | saboteurs "
-        "| minutes | commit |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| scenario | method | seeds | outcomes | groups | heads | best head | over self-play | with groups it met "
+        "| worst group | saboteurs | minutes | commit |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(row(*kind, results) for kind, results in by_kind.items()),
         "",
         "## What was covered",
