@@ -212,8 +212,8 @@ def report(runs: dict[Key, dict[str, Any]], preset: str | None) -> str:
         f"`python benchmarks/macop.py{option}`, one thread for each run, two at a time. A figure per seed; outcomes: how many "
         "different ones after each iteration; groups: all that were made, and those that stayed in "
         "a population, which the returns are of. Macop has the preset `paper`, Macop+ the preset `strong`. Runs of an earlier "
-        "commit had self-play of the ego in its lessons (but for PP), and chose a head by the episodes that it was measured in; "
-        "those of Macop+ learnt by Q-learning, without discovery.",
+        "commit had self-play of the ego in its lessons (but for PP), and chose a head by the episodes that it was measured in. "
+        "Minutes are wall-clock, of those runs of Macop+ with up to three processes on two cores.",
         "",
         "| scenario | method | seeds | outcomes | groups | heads | best head | over self-play | with groups it met "
         "| worst group | saboteurs | minutes | commit |",
