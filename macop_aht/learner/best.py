@@ -37,8 +37,9 @@ class Best:
         """Begin with the seeds, or with none."""
         self.replay, self.returns = source.like(KEPT), np.full((len(source.length), KEPT), -np.inf)
         self._source, self._gamma = source, gamma
-        for own, numbers in enumerate(seeds.numbers if seeds else ()):
-            self._keep(own, {name: array[numbers] for name, array in seeds.episodes.items()} if seeds else {})
+        if seeds:
+            for own, numbers in enumerate(seeds.numbers):
+                self._keep(own, {name: array[numbers] for name, array in seeds.episodes.items()})
 
     def keep(self, ring: np.ndarray, slot: np.ndarray) -> None:
         """Keep those of a round's episodes, (R,) (R,), that are above its average and better than what is kept."""

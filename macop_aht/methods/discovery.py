@@ -10,8 +10,8 @@ and from those of earlier groups. Each new group begins with one of them and its
 
 Where there are fewer different ways than new groups, the other groups begin with nothing. No label of the scenario is used.
 
-This is for rewards that come with success. Where many small rewards make up a return, a group
-would be paid for a part of the task only.
+This is for rewards that come with success. Where many small rewards make up a return, a group would be paid for a part of the
+task only.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from macop_aht.scenarios.spec import World
 ENVS = 1_000
 SHARE = 0.05  # of the random episodes that are considered, at most
 ENOUGH = 0.5  # of the highest return, for an episode to be considered
-CLEAR = (
-    0.57  # from what is known: the distance of what is new, relative to that which most successes have from each other
-)
-ROWS = 512  # at a time, when all distances are computed
-MOST, PAIRS = 0.9, 4_000
+CLEAR = 0.57  # distance of what is new from what is known, relative to a large distance between two successes:
+LARGE, PAIRS = 0.9, 4_000  # this quantile of the distances of so many pairs
 CLOSE = 2  # distances are averaged over so many nearest episodes, so that an odd one does not count as new
 NEIGHBOURS = 16  # episodes that a group begins with, at most
 NEAR = 0.5  # they are nearer to the chosen one than this share of its distance to anything else that was chosen
+ROWS = 512  # at a time, when all distances are computed
 IDLE = Schedule(learning_rate=0.0, entropy=0.0, sticky=0.0, together=0.0)
 
 
@@ -146,7 +144,7 @@ def apart(found: np.ndarray, count: int, known: np.ndarray, rng: np.random.Gener
     Return the numbers of each one and of its neighbours, the nearest first; empty ones at the end, where no more are clearly new.
     """
     pairs = rng.integers(0, len(found), (2, PAIRS))
-    clear = CLEAR * np.quantile(np.linalg.norm(found[pairs[0]] - found[pairs[1]], axis=1), MOST)
+    clear = CLEAR * np.quantile(np.linalg.norm(found[pairs[0]] - found[pairs[1]], axis=1), LARGE)
     around, nearest = _neighbours(found, CLOSE), _nearest(found, known)
     chosen: list[int] = []
     for _ in range(count):
