@@ -399,7 +399,7 @@ def test_ppo_learns_to_join_a_script():
     seats = ppo_learner.Environments(world, mates, 64, seed=1_000)
     obs, returns = seats.reset(), []
     while len(returns) < 200:
-        best = ppo.logits(ego, torch.from_numpy(obs).unsqueeze(1)).argmax(dim=-1).numpy()
+        best = ppo.logits(ego, torch.from_numpy(obs).unsqueeze(1)).argmax(dim=-1)[:, 0].numpy()
         obs, _, over, infos = seats.step(best)
         returns += [infos[b]["episode"]["r"] for b in np.flatnonzero(over)]
     assert np.mean(returns) > 0.9
