@@ -27,7 +27,7 @@ from macop_aht.learner.ppo import Schedule
 from macop_aht.learner.rounds import Rounds
 from macop_aht.learner.seats import Exploration, Seating
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.methods.novelty import Pay
+from macop_aht.methods.novelty import Moments, Pay
 from macop_aht.scenarios.spec import World
 
 ENVS = 1_000
@@ -133,9 +133,8 @@ def random_successes(
 def describe(obs: np.ndarray, reward: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Return what all agents see when they are rewarded, the mean by the reward: (E,T,N,D) (E,T) (E,) -> (E,N*D)."""
     inside = np.arange(reward.shape[1]) < length[:, None]
-    weight = np.maximum(reward, 0.0) * inside
-    weight = weight / weight.sum(axis=1, keepdims=True)
-    return np.einsum("et,etx->ex", weight, obs.reshape(*obs.shape[:2], -1))
+    episode, step = np.nonzero((reward > 0) & inside)
+    return Moments(obs[episode, step].reshape(len(step), -1), reward[episode, step], episode).described()
 
 
 def apart(found: np.ndarray, count: int, known: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:

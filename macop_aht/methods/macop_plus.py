@@ -21,9 +21,7 @@ PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
 KNOWN_EPISODES = 256  # of each group, from which the classifier learns what is known
 KNOWN_NOISE = 0.3  # the largest probability of a random action in them: offspring explore when they are paid
 DESCRIBED = 32  # episodes of each group that random play is compared with
-ALIKE = (
-    0.5  # a group that returns this share of its self-play with another one, in either seats, does what that one does
-)
+ALIKE = 0.5  # a group does what another one does, if with it, in either seats, it returns this share of its self-play
 TOGETHER_EPISODES = 32
 
 
@@ -80,7 +78,7 @@ def judge(
     found = moments_of(setup.world, offspring, setup.config.test_episodes, setup.phase_seed(*path, 5), setup.device)
     seeds, own = [setup.phase_seed(*path, k) for k in (6, 7)], np.array(self_play[-count:])
     with_earlier = _together(setup, offspring, known.groups, seeds[1]).max(axis=1) >= ALIKE * own
-    alike = (_together(setup, offspring, offspring, seeds[1]) >= ALIKE * own[:, None]) & ~np.eye(count, dtype=np.bool_)
+    alike = _together(setup, offspring, offspring, seeds[1]) >= ALIKE * own[:, None]
     able = np.array(good(self_play)[-count:]) & ~with_earlier
     new, novelty = choose_new(known.moments, found, able.tolist(), alike, known.others, seeds[0], setup.device)
     return [len(self_play) - count + k for k in new], novelty

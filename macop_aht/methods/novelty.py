@@ -34,9 +34,8 @@ RANDOM_EPISODES = 2_000
 SHARE = 0.25  # of the steps of random teams that are kept
 NOISE_PERSISTENCE = 0.5  # the probability that a random action of a known group is its last one again
 
-Pay = Callable[
-    [np.ndarray, np.ndarray], np.ndarray
-]  # (group (S,), what all agents see (S,N*D)) -> factor of rewards (S,)
+# (group (S,), what all agents see (S,N*D)) -> by what rewards are multiplied (S,)
+Pay = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -199,8 +198,8 @@ def choose_new(
         judge = Classifier(seen, others, seed, device) if seen else None
         found = [judge.novelty_of(own) if judge else float(len(own.seen) > 0) for own in candidates]
         first = first or found
-        able = [k for k in range(len(candidates)) if good[k] and found[k] >= NEW and not alike[k, [k, *chosen]].any()]
-        able = [k for k in able if k not in chosen]
+        able = [k for k in range(len(candidates)) if good[k] and k not in chosen and found[k] >= NEW]
+        able = [k for k in able if not any(alike[k, other] for other in chosen)]
         if not able:
             return chosen, first
         chosen.append(max(able, key=lambda k: (found[k], -k)))
