@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.config import from_mapping
+from macop_aht.config import from_mapping, of_file
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.phase import AnyTraining
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
@@ -110,4 +110,5 @@ def read_run(folder: Path) -> SelfPlayRun:
     own = RunFolder(folder)
     if own.method != SELF_PLAY:
         raise ValueError(f"the run in {folder} is one of macop train, not of macop selfplay")
-    return from_mapping(SelfPlayRun, own.settings)
+    with of_file(own.settings_file):
+        return from_mapping(SelfPlayRun, own.settings)

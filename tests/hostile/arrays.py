@@ -72,7 +72,9 @@ def _values(arrays: dict[str, Any], name: str, rng: random.Random) -> None:
 
 def _shape(arrays: dict[str, Any], name: str, rng: random.Random) -> None:
     array = np.array(arrays.get(name, 0))
-    arrays[name] = rng.choice((array.T, array[None], array.ravel(), array.ravel()[:-1], array.ravel()[:0], np.array(0.0)))
+    arrays[name] = rng.choice(
+        (array.T, array[None], array.ravel(), array.ravel()[:-1], array.ravel()[:0], np.array(0.0))
+    )
 
 
 def _type(arrays: dict[str, Any], name: str, rng: random.Random) -> None:

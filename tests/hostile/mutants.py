@@ -1,7 +1,7 @@
 """Mutants of the suite's files, by kind and seed, in processes with limits of time and memory.
 
-    python -m tests.hostile.mutants KIND SEED        one mutant in this process, with its traceback
-    python -m tests.hostile.mutants COUNT [FIRST]    so many mutants of all kinds, with seeds from FIRST
+python -m tests.hostile.mutants KIND SEED        one mutant in this process, with its traceback
+python -m tests.hostile.mutants COUNT [FIRST]    so many mutants of all kinds, with seeds from FIRST
 """
 
 from __future__ import annotations

@@ -111,7 +111,20 @@ def _other(value: Any, rng: random.Random) -> Any:
 
 # --- What an attacker would put into a graph
 
-OPERATORS = ("Add", "Mul", "MatMul", "Concat", "Relu", "Tanh", "Identity", "Expand", "Tile", "NonZero", "Loop", "Einsum")
+OPERATORS = (
+    "Add",
+    "Mul",
+    "MatMul",
+    "Concat",
+    "Relu",
+    "Tanh",
+    "Identity",
+    "Expand",
+    "Tile",
+    "NonZero",
+    "Loop",
+    "Einsum",
+)
 
 
 def _operator(model: Any, rng: random.Random) -> None:
@@ -139,7 +152,9 @@ def _attribute(model: Any, rng: random.Random) -> None:
     if node.attribute and rng.random() < 0.7:
         rng.choice(node.attribute).i = rng.choice((-1, 0, 1, 2, 7, 99, 2**62, -(2**62)))
     else:
-        node.attribute.append(helper.make_attribute(rng.choice(("axis", "to", "keepdims", "x")), rng.choice((-9, 0, 1, 2**40))))
+        node.attribute.append(
+            helper.make_attribute(rng.choice(("axis", "to", "keepdims", "x")), rng.choice((-9, 0, 1, 2**40)))
+        )
 
 
 def _weights(model: Any, rng: random.Random) -> None:
@@ -232,7 +247,9 @@ def _branch(model: Any, rng: random.Random) -> None:
     """Branches within branches, to any depth."""
     before, after = _output_of(model, rng)
     value, go = helper.make_tensor_value_info, _constant(model, "always", True)
-    graph = helper.make_graph([helper.make_node("Identity", [before], ["r0"])], "g0", [], [value("r0", TensorProto.FLOAT, None)])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", [before], ["r0"])], "g0", [], [value("r0", TensorProto.FLOAT, None)]
+    )
     for k in range(1, rng.choice((1, 3, 25))):
         node = helper.make_node("If", [go], [f"r{k}"], then_branch=graph, else_branch=graph)
         if len(node.SerializeToString()) > 1_000_000:
@@ -271,9 +288,7 @@ def _many(model: Any, rng: random.Random) -> None:
     """A chain of very many operations."""
     before, after = _output_of(model, rng)
     names = [before, *(f"same{k}" for k in range(rng.choice((500, 20_000)))), after]
-    model.graph.node.extend(
-        helper.make_node("Tanh", [one], [two]) for one, two in zip(names, names[1:], strict=False)
-    )
+    model.graph.node.extend(helper.make_node("Tanh", [one], [two]) for one, two in zip(names, names[1:], strict=False))
 
 
 def _cycle(model: Any, rng: random.Random) -> None:

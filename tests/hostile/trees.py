@@ -102,7 +102,16 @@ def _swap(holder: Any, key: Any, rng: random.Random) -> None:
     holder[key], holder[other] = holder[other], holder[key]
 
 
-CHANGES: tuple[Callable[[Any, Any, random.Random], None], ...] = (_replace, _replace, _drop, _rename, _double, _alter, _alter, _swap)
+CHANGES: tuple[Callable[[Any, Any, random.Random], None], ...] = (
+    _replace,
+    _replace,
+    _drop,
+    _rename,
+    _double,
+    _alter,
+    _alter,
+    _swap,
+)
 
 
 def _finished(text: str) -> bytes:
