@@ -29,7 +29,7 @@ from macop_aht.runs.records import FORMAT, SETTINGS, Summary
 from macop_aht.util import write_whole
 
 RENAMED = {"alpha_keep": "alpha_distil"}  # settings
-UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, checkpoints.CheckpointError)
 
 
 def find(path: Path) -> list[Path]:

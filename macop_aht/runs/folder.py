@@ -192,10 +192,16 @@ class RunFolder:
     def ego(self, device: Any = "cpu") -> Ego:
         """The ego of a finished run."""
         self.require_ego()
-        arrays, note = self.read_phase([name for name in self.phases if name.startswith("ego-")][-1])
-        ego = Ego(self._shape, note.heads or 0).to(device)
-        set_weights(ego, arrays["ego"])
-        return ego
+        phases = [name for name in self.phases if name.startswith("ego-")]
+        if not phases:
+            raise FileNotFoundError(
+                f"{self.path / 'phases'} lacks the phases of the ego; --resume makes the run whole again"
+            )
+        arrays, note = self.read_phase(phases[-1])
+        with checkpoints.fitting(self.phase_file(phases[-1])):
+            ego = Ego(self._shape, note.heads or 0).to(device)
+            set_weights(ego, arrays["ego"])
+            return ego
 
     def generated(self, device: Any = "cpu") -> dict[str, Stack]:
         """Every group that the run has generated and kept so far, by name; the teams of a run of self-play."""
@@ -204,26 +210,32 @@ class RunFolder:
         found: dict[str, Stack] = {}
         for phase in self.phases:
             if phase.startswith("population-"):
-                arrays, note = self.read_phase(phase)
-                found |= self._named(arrays["net"], note.names or [], device)
+                found |= self._named(phase, device)
         return found
 
     def groups(self, device: Any = "cpu") -> dict[str, Stack]:
         """The groups of a run by name, its own or borrowed ones; those too that its ego had no lesson with."""
         if not self.has_phase(BORROWED):
             return self.generated(device)
-        arrays, note = self.read_phase(BORROWED)
-        return self._named(arrays["net"], note.names or [], device)
+        return self._named(BORROWED, device)
 
     def _teams(self, device: Any) -> dict[str, Stack]:
         found = checkpoints.load(self.checkpoints)
         if found is None:
             raise ValueError(f"the run in {self.path} has no checkpoint")
-        average = found[0]["learner"]["average"]
-        count = len(next(iter(average.values())))
-        return self._named(average, [str(k) for k in range(count)], device)
+        with checkpoints.fitting(checkpoints.newest(self.checkpoints)):
+            learner = found[0]["learner"]
+            trained = learner.get("average", learner["net"])  # PPO averages no weights
+            count = len(next(iter(trained.values())))
+            return self._stacks(trained, [str(k) for k in range(count)], device)
 
-    def _named(self, arrays: Mapping[str, np.ndarray], names: Sequence[str], device: Any) -> dict[str, Stack]:
+    def _named(self, phase: str, device: Any) -> dict[str, Stack]:
+        """The groups in a phase's file by name."""
+        arrays, note = self.read_phase(phase)
+        with checkpoints.fitting(self.phase_file(phase)):
+            return self._stacks(arrays["net"], note.names or [], device)
+
+    def _stacks(self, arrays: Mapping[str, np.ndarray], names: Sequence[str], device: Any) -> dict[str, Stack]:
         net = Stack(self._shape, len(names)).to(device)
         set_weights(net, arrays)
         return {name: Stack.gather([(net, k)]) for k, name in enumerate(names)}
@@ -273,7 +285,8 @@ class RunFolder:
         """The arrays and the note of a phase; raise `CheckpointError` where the file is damaged."""
         path = self.phase_file(name)
         arrays, note = checkpoints.read(path)
-        return arrays, PhaseNote.parse(note, str(path), self.path)
+        with checkpoints.fitting(path):
+            return arrays, PhaseNote.parse(note, str(path), self.path)
 
     def write_phase(self, name: str, arrays: Mapping[str, Any], note: PhaseNote) -> None:
         checkpoints.write(self.phase_file(name), arrays, note.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -76,9 +77,11 @@ def _restore(training: AnyTraining, folder: RunFolder, say: Callable[[str], None
     arrays, note, complaints = found
     for complaint in complaints:
         say(complaint)
-    training.load_state(arrays, note)
+    with checkpoints.fitting(checkpoints.newest(folder.checkpoints)):
+        training.load_state(arrays, note)
+        kept = operator.index(note["metrics"])
     say(f"resuming at step {training.progress.steps} of {training.steps}")
-    return note["metrics"]
+    return kept
 
 
 def _loop(

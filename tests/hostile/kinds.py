@@ -17,7 +17,7 @@ import numpy as np
 from macop_aht import zoo
 from macop_aht.campaign import plan
 from macop_aht.campaign.runner import Ledger
-from macop_aht.config import parse
+from macop_aht.config import of_file, parse
 from macop_aht.deploy.files import read_manifest
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import play
@@ -160,7 +160,11 @@ def use_bundle_as_teammate(folder: Path) -> Iterator[Any]:
 
 def use_state(folder: Path) -> Iterator[Any]:
     agent = EgoAgent.load(folder, "thompson")
-    agent.restore(json.loads((folder / "state.json").read_bytes()))
+    try:
+        state = json.loads((folder / "state.json").read_bytes())
+    except (ValueError, RecursionError):  # it is the user who reads it
+        return
+    agent.restore(state)
     agent.episode_begin()
     for k in range(20):
         yield agent.act(np.full(12, k / 20), np.ones(5)).tolist()
@@ -211,7 +215,7 @@ def resume_teams(folder: Path) -> Iterator[Any]:
     with samples.hurry():
         found = selfplay.self_play(run, folder, resume=True, device="cpu", say=samples.silent)
     yield found.returns, RunFolder(folder).result().returns
-    for net in (RunFolder(folder).generated() if folder.name == "selfplay" else {}).values():
+    for net in RunFolder(folder).generated().values():
         yield {name: array.tobytes() for name, array in weights(net).items()}
 
 
@@ -229,13 +233,16 @@ def use_campaign(folder: Path) -> Iterator[Any]:
 
 def use_rows(folder: Path, name: str) -> Iterator[Any]:
     rows = read_rows(folder / name)
-    yield rows, table(rows), compare(rows, rows)
+    if any(row.stage == "test" for row in rows):
+        yield table(rows), compare(rows, rows)
+    yield rows
 
 
 def use_config(folder: Path) -> Iterator[Any]:
     file = RunFile.read(folder / "config.toml")
-    config = settings_by_file(file, file.scenario or "SMAC1", file.method, "demo")
-    run = MethodRun(file.scenario or "SMAC1", file.method, file.seed, file.threads or 1, config)
+    with of_file(folder / "config.toml"):
+        config = settings_by_file(file, file.scenario or "SMAC1", file.method, "demo")
+        run = MethodRun(file.scenario or "SMAC1", file.method, file.seed, file.threads or 1, config)
     yield run, setup_of(run, "cpu").world.limit
 
 

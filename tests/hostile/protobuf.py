@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ def _doubling(model: Any, rng: random.Random) -> None:
     """Every step doubles what the one before has made."""
     before, after = _output_of(model, rng)
     names = [before, *(f"twice{k}" for k in range(rng.choice((8, 30, 60))))]
-    for one, two in zip(names, names[1:], strict=False):
+    for one, two in pairwise(names):
         model.graph.node.append(helper.make_node("Concat", [one, one], [two], axis=0))
     model.graph.node.append(helper.make_node("Identity", [names[-1]], [after]))
 
@@ -288,7 +289,7 @@ def _many(model: Any, rng: random.Random) -> None:
     """A chain of very many operations."""
     before, after = _output_of(model, rng)
     names = [before, *(f"same{k}" for k in range(rng.choice((500, 20_000)))), after]
-    model.graph.node.extend(helper.make_node("Tanh", [one], [two]) for one, two in zip(names, names[1:], strict=False))
+    model.graph.node.extend(helper.make_node("Tanh", [one], [two]) for one, two in pairwise(names))
 
 
 def _cycle(model: Any, rng: random.Random) -> None:

@@ -45,10 +45,10 @@ RUN = MethodRun(
 )  # fmt: skip
 ROUNDS = TrainingConfig(learner="ppo", ppo=ProximalConfig(envs=8, parts=2, epochs=1))
 TEAMS = {
-    "selfplay": SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=600, training=SMALL)),
-    "selfplay-ppo": SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=1_600, training=ROUNDS)),
+    "selfplay": SelfPlayRun("LBF4", seed=3, training=SelfPlayConfig(teams=2, steps=600, training=SMALL)),
+    "selfplay-ppo": SelfPlayRun("SMAC1", seed=3, training=SelfPlayConfig(teams=2, steps=2_400, training=ROUNDS)),
 }
-CHECKPOINTS = ("/checkpoints/checkpoint-000000304", "-ppo/checkpoints/checkpoint-000000800")  # half-way
+CHECKPOINTS = ("/checkpoints/checkpoint-000000304", "-ppo/checkpoints/checkpoint-000001573")  # half-way
 PLAN = Campaign(["SMAC1"], ["macop"], [1], preset="demo", device="cpu", episodes=2)
 
 

@@ -52,6 +52,8 @@ def tree_damaged(tree: Any, rng: random.Random) -> Any:
     """Return a copy of a tree with one to three things changed."""
     root = [copy.deepcopy(tree)]  # so that the tree itself is a place too
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        if not root:
+            break
         by_depth: dict[bool, list[tuple[Any, Any]]] = {True: [], False: []}
         for holder, key in places(root):
             by_depth[isinstance(holder[key], (dict, list))].append((holder, key))
@@ -92,7 +94,7 @@ def _alter(holder: Any, key: Any, rng: random.Random) -> None:
         holder[key] = rng.choice((value[:-1], value + "x", value.upper(), value[::-1], value * 1_000))
     elif isinstance(value, list):
         some = value[: rng.randrange(len(value) + 1)]
-        holder[key] = rng.choice((some, value * 2, value * 300, value[::-1], [value], value + [None]))
+        holder[key] = rng.choice((some, value * 2, value * 300, value[::-1], [value], [*value, None]))
     elif isinstance(value, dict):
         holder[key] = rng.choice(([value], {"x": value}, {**value, "x": 1}, list(value), list(value.values())))
 
