@@ -18,7 +18,7 @@ from macop_aht.config import ConfigError, from_mapping, to_toml
 
 FORMAT = 2  # of run folders and of every record in them; 1 had none written down
 SETTINGS = "run.toml"  # the file in which a run's settings are
-PHASE = re.compile(r"[a-z]+(-[a-z0-9]+)*|")  # what a phase may be called, as its file is called so too
+PHASE = re.compile(r"(?=.{0,64}$)[a-z]+(-[a-z0-9]+)*|")  # what a phase may be called, as its file is called so too
 LIMIT = 256 << 20  # bytes of a record's file
 T = TypeVar("T")
 

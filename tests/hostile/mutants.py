@@ -40,10 +40,15 @@ def sealed(seed: int) -> bool:
     return seed % 2 == 0
 
 
+def file_of(kind: str, source: Path) -> str:
+    """Return the path of a kind's file among the samples."""
+    return str(sorted(source.glob(KINDS[kind].file))[-1].relative_to(source))
+
+
 def mutate(kind: str, seed: int | None, source: Path, place: Path) -> Path:
     """Copy a sample's folder to a place and damage its file; return the folder."""
     own = KINDS[kind]
-    top, _, file = own.file.partition("/")
+    top, _, file = file_of(kind, source).partition("/")
     folder = place / top
     shutil.copytree(source / top, folder)
     if seed is not None:
@@ -85,7 +90,7 @@ def work(pipe: Any, source: Path) -> None:
         try:
             pipe.send(("used", use(kind, seed, source, place)))
         except BaseException as error:  # whatever it is, it is what this is about
-            pipe.send((judge(error, KINDS[kind].file), "".join(traceback.format_exception(error))[-3_000:]))
+            pipe.send((judge(error, file_of(kind, source)), "".join(traceback.format_exception(error))[-3_000:]))
         finally:
             shutil.rmtree(place, ignore_errors=True)
 

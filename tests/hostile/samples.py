@@ -48,7 +48,6 @@ TEAMS = {
     "selfplay": SelfPlayRun("LBF4", seed=3, training=SelfPlayConfig(teams=2, steps=600, training=SMALL)),
     "selfplay-ppo": SelfPlayRun("SMAC1", seed=3, training=SelfPlayConfig(teams=2, steps=2_400, training=ROUNDS)),
 }
-CHECKPOINTS = ("/checkpoints/checkpoint-000000304", "-ppo/checkpoints/checkpoint-000001573")  # half-way
 PLAN = Campaign(["SMAC1"], ["macop"], [1], preset="demo", device="cpu", episodes=2)
 
 

@@ -1,0 +1,26 @@
+"""Files that are damaged or hostile are refused, or they play: nothing crashes, hangs, or takes the machine's memory."""
+
+import time
+
+import pytest
+
+from tests.hostile import report
+from tests.hostile.mutants import mutants, run
+
+
+def attack(count, first):
+    found = run(mutants(count, first))
+    print(found.table())
+    assert not found.failures, "\n".join(found.failures)
+    return found
+
+
+def test_three_hundred_mutants():
+    assert attack(300, 0).counts["zoo-group"].total() >= 9
+
+
+@pytest.mark.slow
+def test_ten_thousand_mutants():
+    began = time.monotonic()
+    found = attack(10_000, 10)
+    report.write("mutants", report.mutants_table(found.table(), time.monotonic() - began))
