@@ -6,15 +6,15 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from macop_aht.util import hint
 
 T = TypeVar("T")
-LARGEST = 2**63  # numbers are smaller
+LARGEST = 2**63  # whole numbers are smaller
 TEXT_LIMIT = 1 << 20  # bytes of a TOML file
 
 
@@ -170,7 +170,7 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
             )
         return value
     if wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not abs(value) < LARGEST or not isfinite(value):
+        if not abs(value) <= float_info.max:
             raise ConfigError(f"{name} is {_shown(value)}; it must be a finite number")
         return float(value)
     if wanted is int and isinstance(value, int) and not abs(value) < LARGEST:

@@ -39,6 +39,7 @@ class Command:
     lasting: str = ""  # pattern of the files that a kill leaves
     resumes: bool = True  # whether it has --resume
     whole: Callable[[Path], bool] | None = None  # of one that cannot be given twice: whether it is done
+    begins_others: bool = False  # every other kill leaves the processes alive that it has begun
 
 
 def of_teams(folder: Path) -> Any:
@@ -50,7 +51,7 @@ def of_teams(folder: Path) -> Any:
 
 
 def of_training(folder: Path) -> Any:
-    """Return everything in a run but how long it took."""
+    """Return everything in a run but how long it took, and the code's commit."""
     phases = {
         str(path.relative_to(folder)): {
             name: array.tobytes() for name, array in checkpoints.flatten(checkpoints.read(path)[0]).items()
@@ -59,7 +60,7 @@ def of_training(folder: Path) -> Any:
     }
     texts = [(folder / name).read_text() for name in ("decisions.jsonl", "metrics.jsonl", "crossplay.csv")]
     summary = json.loads((folder / "summary.json").read_text())
-    return phases, texts, {name: value for name, value in summary.items() if name != "minutes"}
+    return phases, texts, {name: value for name, value in summary.items() if name not in ("minutes", "commits")}
 
 
 def of_files(folder: Path) -> Any:
@@ -106,10 +107,10 @@ class Running:
         left = max(self.since + seconds - time.monotonic(), 0.0)
         return bool(connection.wait([self.process.sentinel], left))
 
-    def kill(self) -> bool:
-        """Kill it and all its processes; return whether it was alive."""
+    def kill(self, alone: bool = False) -> bool:
+        """Kill it, and unless it is to die alone all processes that it has begun; return whether it was alive."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid or 0, signal.SIGKILL)
+            (os.kill if alone else os.killpg)(self.process.pid or 0, signal.SIGKILL)
         self.process.join()
         return self.process.exitcode == -signal.SIGKILL
 
@@ -189,7 +190,8 @@ class Trial:
         running = Running(self._words(folder), self._log())
         if self.kills < kills:
             until = ((self.kills + 1) / (kills + 1) - done) * self.course.seconds
-            if not running.wait(max(until, 0.01)) and running.kill():
+            alone = self._command.begins_others and self.kills % 2 == 1
+            if not running.wait(max(until, 0.01)) and running.kill(alone):
                 self.kills += 1
                 return True
         if not running.wait(LONGEST):

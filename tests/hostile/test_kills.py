@@ -61,7 +61,7 @@ COMMANDS = {
         ("zoo", "add", "{other}", "--split=train", "--zoo={out}", "--least=0"), of_files, resumes=False, whole=added
     ),
     "campaign": Command(
-        ("campaign", "{other}/tiny.toml", "--out={out}"), of_campaign, "*/*/*/phases/*.npz", resumes=False
+        ("campaign", "{other}/tiny.toml", "--out={out}"), of_campaign, "*/*/*/phases/*.npz", resumes=False, begins_others=True
     ),
 }  # fmt: skip
 OTHER = {"export": "macop", "zoo add": "self-play, Q-learning, always saving"}
