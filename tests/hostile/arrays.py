@@ -34,7 +34,7 @@ def archive_damaged(content: bytes, rng: random.Random) -> bytes:
             rng.choice(CHANGES)(arrays, rng.choice(names), rng)
     if rng.random() < 0.03:
         return inflated(content)
-    return _written(arrays, rng.choice((zipfile.ZIP_STORED,) * 4 + (zipfile.ZIP_DEFLATED,)), rng)
+    return _written(arrays, rng.choice((zipfile.ZIP_STORED,) * 9 + (zipfile.ZIP_DEFLATED,)), rng)
 
 
 def _written(arrays: dict[str, Any], compression: int, rng: random.Random) -> bytes:
@@ -60,7 +60,7 @@ def _rename(arrays: dict[str, Any], name: str, rng: random.Random) -> None:
 
 def _values(arrays: dict[str, Any], name: str, rng: random.Random) -> None:
     array = np.array(arrays.get(name, 0))
-    if array.dtype == object or not array.size:
+    if array.dtype.kind not in "biuf" or not array.size:
         return
     strange = rng.choice((np.nan, np.inf, -1, 2**40, -(2**40), 0, 1, 3e38))
     array = array.astype(array.dtype if array.dtype.kind == "f" or np.isfinite(strange) else np.float64)
@@ -80,8 +80,9 @@ def _shape(arrays: dict[str, Any], name: str, rng: random.Random) -> None:
 def _type(arrays: dict[str, Any], name: str, rng: random.Random) -> None:
     array = np.array(arrays.get(name, 0))
     kinds = ("f8", "f2", "i8", "u1", "?", "c8", "U5", "S3", "O", ">f4", "M8[s]")
-    with np.errstate(all="ignore"):
-        arrays[name] = array.astype(rng.choice(kinds)) if array.dtype != object else array
+    if array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            arrays[name] = array.astype(rng.choice(kinds))
 
 
 def _bomb(arrays: dict[str, Any], name: str, rng: random.Random) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from macop_aht import zoo
 from macop_aht.campaign import plan
 from macop_aht.campaign.runner import Ledger
+from macop_aht.cli.converting import convert
 from macop_aht.config import of_file, parse
 from macop_aht.deploy.files import read_manifest
 from macop_aht.deploy.runtime import EgoAgent
@@ -252,6 +253,16 @@ def use_config(folder: Path) -> Iterator[Any]:
     yield run, setup_of(run, "cpu").world.limit
 
 
+def converted(use: Callable[[Path], Any]) -> Callable[[Path], Iterator[Any]]:
+    """Return the use of a folder of an earlier format, which is converted before."""
+
+    def convert_and_use(folder: Path) -> Iterator[Any]:
+        yield convert([folder], samples.silent)
+        yield from use(folder)
+
+    return convert_and_use
+
+
 def selector(name: str) -> Kind:
     return Kind(f"bundle/selectors/{name}.onnx", ONNX, partial(use_agent, selectors=(name,)), seal_bundle)
 
@@ -292,5 +303,14 @@ KINDS = {
     "campaign-status": Kind("campaign/status.json", JSON, use_campaign),
     "rows": Kind("rows/rows.csv", TABLE, partial(use_rows, name="rows.csv")),
     "rows-compressed": Kind("rows/rows.csv.gz", (arrays.compressed_damaged,), partial(use_rows, name="rows.csv.gz")),
+    "old-run-settings": Kind("old-run/run.toml", TOML, converted(read_records)),
+    "old-run-decisions": Kind("old-run/decisions.jsonl", LINES, converted(read_records)),
+    "old-run-summary": Kind("old-run/summary.json", JSON, converted(read_records)),
+    "old-run-parts": Kind("old-run/parts.json", JSON, converted(read_records)),
+    "old-run-ego": Kind("old-run/phases/ego-01-01.npz", ARCHIVE, converted(read_networks)),
+    "old-zoo-index": Kind("old-zoo/LBF4/index.json", JSON, converted(use_zoo)),
+    "old-bundle-manifest": Kind("old-bundle/manifest.json", JSON, converted(use_manifest)),
+    "old-rows": Kind("old-rows/rows.csv", TABLE, converted(partial(use_rows, name="rows.csv"))),
+    "old-campaign-status": Kind("old-campaign/status.json", JSON, converted(use_campaign)),
     "config": Kind("config/config.toml", TOML, use_config),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +32,9 @@ from macop_aht.onnx_format import write
 from macop_aht.runs import checkpoints
 from macop_aht.runs import selfplay as selfplay_runs
 from macop_aht.runs.selfplay import SelfPlayRun, self_play
+from macop_aht.zoo.cards import INDEX
 from macop_aht.zoo.store import NOTE
-from tests.bundles import make_ego, make_recogniser
+from tests.bundles import in_format_1, make_ego, make_recogniser, rewritten
 from tests.helpers import graph_of, put, save_teammate
 
 SMALL = TrainingConfig(envs=4, batch=4, capacity=20, target_every=15, ratio=4, mixer="qmix")
@@ -84,6 +86,7 @@ def make(folder: Path) -> None:
             make_teams(folder / name)
         make_rows(folder)
         make_campaign(folder / "campaign", folder)
+    make_old(folder)
     (folder / "config").mkdir()
     (folder / "config" / "config.toml").write_text(to_toml(RUN))
 
@@ -144,3 +147,33 @@ def make_campaign(folder: Path, samples: Path) -> None:
         ledger.begin(task)
         ledger.end(task.name, 0)
     (folder / "SMAC1" / "rows.csv").write_bytes((samples / "rows" / "rows.csv").read_bytes())
+
+
+def make_old(samples: Path) -> None:
+    """The same files as earlier versions wrote them, in folders of their own."""
+    for name in ("run", "zoo", "bundle", "rows", "campaign"):
+        shutil.copytree(samples / name, samples / f"old-{name}")
+    run = samples / "old-run"
+    (run / "run.toml").write_text((run / "run.toml").read_text().replace("format = 2\n", ""))
+    lines = (run / "decisions.jsonl").read_text().replace('"format": 2, ', "").replace('"best_head"', '"chosen"')
+    (run / "decisions.jsonl").write_text(lines)
+    _aged(run / "summary.json", {"outcomes": "deeds"})
+    (run / "parts.json").write_text(json.dumps(json.loads((run / "parts.json").read_text())["parts"]))
+    for path in (run / "phases").glob("*.npz"):
+        with np.load(path) as stored:
+            np.savez(path, **{name: stored[name] for name in stored.files})
+    index = samples / "old-zoo" / "LBF4" / INDEX
+    _aged(index, {})
+    index.write_text(index.read_text().replace('"group"', '"origin"').replace('"outcomes"', '"tags"'))
+    rewritten(samples / "old-bundle", in_format_1)
+    rows = samples / "old-rows" / "rows.csv"
+    rows.write_text("\n".join(line.rpartition(",")[0] for line in rows.read_text().splitlines()) + "\n")
+    status = samples / "old-campaign" / "status.json"
+    status.write_text(json.dumps(json.loads(status.read_text())["tasks"]))
+
+
+def _aged(path: Path, renamed: dict[str, str]) -> None:
+    """Take the format out of a file, and give keys the names that they had."""
+    values = json.loads(path.read_text())
+    del values["format"]
+    path.write_text(json.dumps({renamed.get(name, name): value for name, value in values.items()}))

@@ -26,9 +26,7 @@ from macop_aht.runs.records import FormatError, PhaseNote, Summary
 from macop_aht.runs.selfplay import SelfPlayRun, read_run, self_play
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
-RUN = SelfPlayRun(
-    "CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING)
-)
+RUN = SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING))
 
 
 def weights(folder):
