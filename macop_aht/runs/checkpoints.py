@@ -13,6 +13,7 @@ import json
 import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,7 @@ _END = b"PK\x05\x06"  # begins the 22 bytes in which a ZIP archive without a com
 
 MISFITS = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError, SyntaxError,
-    TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error,
+    TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ class Trial:
 
     def __init__(self, command: Command, place: Path, other: Path | None = None) -> None:
         self._command, self._place, self._other = command, place, other
-        self.course, self.kills, self.finished = Course(), 0, 0
+        self.course, self.kills, self.finished = Course(), 0, 0  # finished: those that were compared
         place.mkdir(parents=True)
 
     @property
@@ -153,26 +153,34 @@ class Trial:
     def _log(self) -> Path:
         return self._place / "log.txt"
 
+    def warm(self) -> None:
+        """Run the command once, as it may have to compile, which the next ones need not."""
+        self._end(Running(self._words(self._place / "first"), self._log()), self._place / "first")
+
     def measure(self) -> None:
         """Run the command undisturbed, and note when it leaves its files."""
         running, seen = Running(self._words(self.undisturbed), self._log()), dict[str, float]()
-        while not running.wait(time.monotonic() - running.since + 0.005):
+        while not running.wait(min(time.monotonic() - running.since + 0.005, LONGEST)):
             for name in self._lasting(self.undisturbed):
                 seen.setdefault(name, time.monotonic() - running.since)
-            if time.monotonic() - running.since > LONGEST:
-                running.kill()
-        self._check(running, self.undisturbed)
+        self._end(running, self.undisturbed)
         seconds = time.monotonic() - running.since
         names = sorted(seen)
         self.course = Course(seconds, names, [seen[name] / seconds for name in names])
 
-    def _check(self, running: Running, folder: Path) -> None:
+    def _end(self, running: Running, folder: Path) -> None:
+        """Wait for a command, which must end well."""
+        if not running.wait(LONGEST):
+            running.kill()
+        running.process.join()
         code = running.process.exitcode
         told = self._log().read_text(errors="replace")[-2_000:]
         assert code == 0, f"{self._words(folder)} ended with {code}: {told}"
 
     def disturb(self, kills: int = KILLS) -> None:
         """Kill the command so many times, and compare what it ends in."""
+        if (self._place / "first").exists():
+            self._compare(self._place / "first")
         for number in range(1, 100):
             folder = self._place / f"killed-{number}"
             while self._goes_on(folder, kills):
@@ -194,9 +202,7 @@ class Trial:
             if not running.wait(max(until, 0.01)) and running.kill(alone):
                 self.kills += 1
                 return True
-        if not running.wait(LONGEST):
-            running.kill()
-        self._check(running, folder)
+        self._end(running, folder)
         return False
 
     def _compare(self, folder: Path) -> None:

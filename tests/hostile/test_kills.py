@@ -68,15 +68,17 @@ OTHER = {"export": "macop", "zoo add": "self-play, Q-learning, always saving"}
 
 
 def trial(name, place, **others):
-    """Return the trial of a command whose undisturbed run is measured; others are the trials that it may need."""
+    """Return the trial of a command; others are the trials that it may need."""
     other = others[OTHER[name]].undisturbed if name in OTHER else place
-    found = Trial(COMMANDS[name], place / name.replace(" ", "-").replace(",", ""), other)
-    found.measure()
-    return found
+    return Trial(COMMANDS[name], place / name.replace(" ", "-").replace(",", ""), other)
 
 
 def test_a_run_that_is_killed_three_times_ends_the_same(tmp_path):
-    found = trial("self-play, Q-learning, always saving", tmp_path)
+    found = Trial(
+        Command((*TEAMS, *LEARNING, "--mixer=qmix", "--steps=500", "--checkpoint-every=0"), **OF_TEAMS),
+        tmp_path / "run",
+    )
+    found.measure()
     found.disturb(3)
     assert found.kills == 3
 
@@ -87,6 +89,8 @@ def test_a_hundred_kills(tmp_path):
     trials, began, lines = {}, time.monotonic(), []
     for name in COMMANDS:
         own = trials[name] = trial(name, tmp_path, **trials)
+        own.warm()
+        own.measure()
         own.disturb()
         lines.append((name, own.kills, own.finished, f"{own.course.seconds:.1f}"))
         print(*lines[-1], sep=" | ", flush=True)

@@ -16,7 +16,7 @@ def attack(count, first):
 
 
 def test_three_hundred_mutants():
-    assert attack(300, 0).counts["zoo-group"].total() >= 9
+    assert all(own.total() > 5 for own in attack(300, 0).counts.values())
 
 
 @pytest.mark.slow
