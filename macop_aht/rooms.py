@@ -9,7 +9,7 @@ ROOMS = (
     "rooms",  # this table
     "util",  # hints for misspelt words, files that are written whole
     "paths",  # where content and a user's modules lie
-    "onnx_format",  # ONNX files without the onnx package
+    "onnx",  # ONNX files without the onnx package: reading, writing, checking, running
     "config",  # frozen settings, strict TOML
     "scenarios",  # worlds: batched kernels, and B copies in lockstep
     "plots",  # figures, with matplotlib

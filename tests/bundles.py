@@ -7,7 +7,7 @@ import torch
 from macop_aht.deploy.documents import DEEPEST, LONGEST
 from macop_aht.export.recogniser import Recogniser, RecogniserConfig
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
-from macop_aht.onnx_format import write
+from macop_aht.onnx import write
 from macop_aht.policies import OnnxPolicy
 from macop_aht.scenarios import build
 from macop_aht.zoo.graphs import group_graph

@@ -1,6 +1,7 @@
 """The files of an ego bundle: where they are, and whether they are what the manifest says.
 
-Before onnxruntime gets a graph, its sha-256 and its sizes are compared with the manifest.
+Before onnxruntime gets a graph, its sha-256 and its sizes are compared with the manifest, and what it may compute is checked: see
+`onnx.check`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,29 @@ import numpy as np
 from macop_aht import paths
 from macop_aht.deploy.documents import LARGEST, BundleError, require
 from macop_aht.deploy.manifest import AGENT, ZERO_SHOT, Manifest, parse, text_of
-from macop_aht.onnx_format import FormatError, Graph, Shape, read
+from macop_aht.onnx import FormatError, Graph, Shape, check, read
 from macop_aht.util import write_whole
 
 MANIFEST = "manifest.json"
 GRAPH_LIMIT = 64 * 2**20  # bytes of a graph
 GENERALIST = "common.head1.weight"  # a weight that agent.onnx has where there is a generalist head
 Signature = dict[str, tuple[type[np.generic], Shape]]
+NETWORK = frozenset(  # the operators of agent.onnx
+    ["Add", "Concat", "Gather", "MatMul", "Mul", "Relu", "Reshape", "Sigmoid", "Split", "Sub", "Tanh", "Transpose"]
+)
+BY_STEP = frozenset(  # of a selector that is asked at every step
+    [
+        "Add", "ArgMax", "Cast", "Concat", "Gather", "Less", "Log", "LogSoftmax", "MatMul", "Mul", "ReduceMax",
+        "ReduceMean", "Relu", "Reshape", "Sigmoid", "Softmax", "Split", "Sub", "Tanh", "Unsqueeze", "Where",
+    ]
+)  # fmt: skip
+BY_EPISODE = frozenset(  # of one that is asked after every episode
+    [
+        "Add", "ArgMax", "ArgMin", "Cast", "Ceil", "Div", "Equal", "Floor", "Greater", "Less", "Log", "Max",
+        "Min", "Mod", "Mul", "Not", "Pow", "ReduceMax", "ReduceSum", "Softmax", "Sqrt", "Sub", "Unsqueeze",
+        "Where",
+    ]
+)  # fmt: skip
 
 
 def bundle_folder(name: str | Path) -> Path:
@@ -75,35 +92,47 @@ def bundle_content(folder: Path, manifest: Manifest, name: str) -> bytes:
         hashlib.sha256(content).hexdigest() == manifest.sha256[name],
         f"{path} is not the file that the manifest describes: its sha-256 differs; export the bundle again",
     )
-    check_graph(manifest, name, content)
+    try:
+        check_graph(manifest, name, content)
+    except BundleError as error:
+        raise BundleError(f"in {folder}, {error}") from error
     return content
 
 
 def check_graph(manifest: Manifest, name: str, content: bytes) -> None:
-    """Raise a `BundleError` where a graph has other inputs, outputs or heads than the manifest says."""
+    """Raise a `BundleError` where a graph holds what is not allowed, or has other tensors or heads than the manifest says."""
+    by_step = name == f"selectors/{ZERO_SHOT}.onnx"
+    operators = NETWORK if name == AGENT else BY_STEP if by_step else BY_EPISODE
     try:
         graph = read(content)
+        _compare(name, graph, _signature(manifest, name, graph))
+        check(graph, operators)
     except FormatError as error:
         raise BundleError(f"{name} cannot be read ({error}); export the bundle again") from error
+    found = GENERALIST in graph.weights
+    require(
+        name != AGENT or found == manifest.generalist,
+        f"{name} has {'a' if found else 'no'} generalist head; the manifest says {manifest.heads} heads, "
+        f"{manifest.run_heads} of the run; export the bundle again",
+    )
+
+
+def _signature(manifest: Manifest, name: str, graph: Graph) -> Signature:
+    """Return the inputs and outputs that a graph must have."""
     if name == AGENT:
-        _compare(name, graph, _agent_signature(manifest))
-        found = GENERALIST in graph.weights
-        require(
-            found == manifest.generalist,
-            f"{name} has {'a' if found else 'no'} generalist head; the manifest says {manifest.heads} heads, "
-            f"{manifest.run_heads} of the run; export the bundle again",
-        )
-    elif name == f"selectors/{ZERO_SHOT}.onnx":
-        _compare(name, graph, _zero_shot_signature(manifest))
-    else:
-        wanted = _selector_signature(manifest)
-        if all(tensor.name != "draws" for tensor in graph.inputs):
-            del wanted["draws"]  # only a selector that draws random numbers has it
-        _compare(name, graph, wanted)
+        return _agent_signature(manifest)
+    if name == f"selectors/{ZERO_SHOT}.onnx":
+        return _zero_shot_signature(manifest)
+    wanted = _selector_signature(manifest)
+    if all(tensor.name != "draws" for tensor in graph.inputs):
+        del wanted["draws"]  # only a selector that draws random numbers has it
+    return wanted
 
 
 def _compare(name: str, graph: Graph, wanted: Signature) -> None:
-    found = {tensor.name: (np.dtype(tensor.kind), _fixed(tensor.shape)) for tensor in (*graph.inputs, *graph.outputs)}
+    found = {
+        tensor.name: (np.dtype(tensor.kind), _fixed(tensor.shape or ())) for tensor in (*graph.inputs, *graph.outputs)
+    }
     expected = {tensor: (np.dtype(kind), shape) for tensor, (kind, shape) in wanted.items()}
     for tensor in {**expected, **found}:
         require(

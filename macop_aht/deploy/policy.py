@@ -6,13 +6,15 @@ the seat. A row knows nothing of other rows: with zero-shot, every seat recognis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from macop_aht.deploy.documents import BundleError
 from macop_aht.deploy.files import bundle_content, bundle_folder, read_manifest
 from macop_aht.deploy.manifest import AGENT, ZERO_SHOT, Manifest
-from macop_aht.deploy.runtime import open_session
+from macop_aht.deploy.runtime import valid_heads
+from macop_aht.onnx import Session
 from macop_aht.policies.protocol import Array, Decision
 from macop_aht.util import hint
 
@@ -35,18 +37,8 @@ class EgoPolicy:
         self.name, self._manifest, self._graphs, self._head = name, manifest, graphs, head
         belief = manifest.zero_shot.belief.size if head is None and manifest.zero_shot else 0
         self.memory_size = manifest.hidden + belief
-        self._open()
-
-    def _open(self) -> None:
-        self._network: Any = open_session(self._graphs[AGENT], AGENT)
-        self._selector: Any = open_session(self._graphs[SELECTOR], SELECTOR) if self._head is None else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_network", "_selector")}
-
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        vars(self).update(kept)
-        self._open()  # a session cannot be copied; it is made again
+        self._network = Session(graphs[AGENT], AGENT)
+        self._selector = Session(graphs[SELECTOR], SELECTOR) if head is None else None
 
     def act(self, obs: Array, mask: Array, agent: Array, last_action: Array, memory: Array, draws: Array) -> Decision:
         """Return the best available action by the head's values, and the next memory: see `policies.protocol`."""
@@ -61,11 +53,15 @@ class EgoPolicy:
         if self._selector is None:
             values = q[:, self._head]
         else:
-            head, belief = self._select(obs, last_action, memory[:, hidden:])
+            head, belief = self._select(self._selector, obs, last_action, memory[:, hidden:])
             values, next_memory = q[np.arange(len(q)), head], np.concatenate([next_memory, belief], axis=1)
+        if np.isnan(values).any():
+            raise BundleError(f"the agent {self.name!r} gave NaN among its q values; export the bundle again")
         return np.where(mask == 1, values, -np.inf).argmax(axis=1), next_memory
 
-    def _select(self, obs: np.ndarray, last_action: np.ndarray, belief: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _select(
+        self, selector: Session, obs: np.ndarray, last_action: np.ndarray, belief: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The heads (R,) and the next belief (R,S): every row is a team whose agents all see what this one sees."""
         team = self._manifest.controllable
         feed = {
@@ -74,8 +70,8 @@ class EgoPolicy:
             "agent": np.tile(np.arange(team), (len(obs), 1)),
             "belief": np.ascontiguousarray(belief),
         }
-        head, next_belief = self._selector.run(["head", "next_belief"], feed)
-        return head, next_belief
+        head, next_belief = selector.run(["head", "next_belief"], feed)
+        return valid_heads(head, self._manifest.heads, SELECTOR), next_belief
 
 
 def load(spec: str, scenario: str, world: World) -> list[EgoPolicy]:

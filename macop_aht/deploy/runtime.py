@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +26,24 @@ from macop_aht.deploy.documents import BundleError
 from macop_aht.deploy.files import bundle_content, bundle_folder, read_manifest
 from macop_aht.deploy.manifest import AGENT, ZERO_SHOT, Manifest
 from macop_aht.episodes.heads import EPISODES_PER_HEAD
+from macop_aht.onnx import FormatError, Session
 
 AUTO = "auto"
 META_TEST = "meta-test"
-
-
-def open_session(content: bytes, name: str) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exceptions have no common base
-        raise BundleError(
-            f"{name} cannot be run by this onnxruntime ({error}); is it older than the bundle?"
-        ) from error
+LARGEST_RETURN = 1e18  # its square is finite in single precision
 
 
 class _Bound:
     """A session whose tensors stay in place: filling them takes less time than passing new ones at every call."""
 
-    def __init__(self, session: Any, inputs: dict[str, np.ndarray], outputs: Sequence[str]) -> None:
+    def __init__(self, session: Session, inputs: dict[str, np.ndarray], outputs: Sequence[str]) -> None:
         """Bind the arrays of `inputs`; after every run the outputs asked for are in `found`, with as many rows as `obs`."""
         import onnxruntime
 
         kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
-        shapes = {tensor.name: (tensor.shape[1:], kinds[tensor.type]) for tensor in session.get_outputs()}
+        shapes = {tensor.name: (tensor.shape[1:], kinds[tensor.type]) for tensor in session.raw.get_outputs()}
         self.found = {name: np.zeros((len(inputs["obs"]), *shapes[name][0]), shapes[name][1]) for name in outputs}
-        self._session, self._binding = session, session.io_binding()
+        self._session, self._binding, self.name = session, session.raw.io_binding(), session.name
         # The binding does not keep its values alive: without this reference, it would read freed memory.
         self._values = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(a) for name, a in {**inputs, **self.found}.items()
@@ -65,7 +54,10 @@ class _Bound:
             self._binding.bind_ortvalue_output(name, self._values[name])
 
     def run(self) -> None:
-        self._session.run_with_iobinding(self._binding)
+        try:
+            self._session.raw.run_with_iobinding(self._binding)
+        except Exception as error:  # onnxruntime's own exceptions have no common base
+            raise self._session.failed(error) from error
 
 
 class EgoAgent:
@@ -77,11 +69,11 @@ class EgoAgent:
             raise ValueError(f"teams is {teams}; give at least 1")
         if budget is not None and (not isinstance(budget, (int, np.integer)) or budget < 1):
             raise ValueError(f"budget is {budget!r}; give a whole number of episodes, at least 1")
-        network, *selector = (open_session(content, name) for name, content in graphs.items())
+        network, *selector = (_session(content, name) for name, content in graphs.items())
         self.manifest, self._graphs = manifest, graphs
-        self._selector: Any = selector[0] if selector else None
+        self._selector = selector[0] if selector else None
         self.heads, self.controllable = manifest.heads, manifest.controllable
-        asked = {tensor.name for tensor in selector[0].get_inputs()} if selector else set()
+        asked = {tensor.name for tensor in selector[0].raw.get_inputs()} if selector else set()
         self._by_step, self._by_episode, self._needs_draws = "belief" in asked, "tried" in asked, "draws" in asked
         choices = manifest.run_heads if self._by_episode else 0  # zero-shot needs no episodes to choose by
         self.budget = EPISODES_PER_HEAD * choices if budget is None or not self._by_episode else budget
@@ -103,7 +95,7 @@ class EgoAgent:
         self._belief = np.zeros((teams, size), dtype=np.float32)
         self._head = np.full(teams, -1 if self._by_episode else 0, dtype=np.int64)
 
-    def _bind(self, network: Any) -> None:
+    def _bind(self, network: Session) -> None:
         """Bind the arrays to the sessions, a row for every agent of every team."""
         shape = self._last_action.shape
         self._row = np.arange(self._last_action.size)
@@ -115,7 +107,7 @@ class EgoAgent:
         own = {**seen, "memory": self._memory}
         self._by_row = {name: array.reshape(len(self._row), *array.shape[2:]) for name, array in own.items()}  # views
         self._decision = _Bound(network, self._by_row, _DECISION)
-        if self._by_step:
+        if self._by_step and self._selector:
             self._recognition = _Bound(self._selector, {**seen, "belief": self._belief}, _RECOGNITION)
 
     @classmethod
@@ -191,24 +183,34 @@ class EgoAgent:
         """
         rows, axes = self._rows("obs", np.asarray(obs, dtype=np.float32))
         allowed = self._rows("mask", np.asarray(mask))[0] != 0
-        if np.count_nonzero(np.isfinite(rows)) < rows.size:  # faster than all()
+        if not isfinite(np.vdot(rows, rows)) and not np.isfinite(rows).all():  # the first is fast
             raise ValueError("obs contains NaN or infinity; look at where it comes from")
         self._by_row["obs"][:] = rows
-        head = self._head
+        head, belief = self._head, self._belief
         if self._by_step:
             self._recognition.run()
-            head = self._recognition.found["head"]
+            head, belief = self._recognition.found["head"], self._recognition.found["next_belief"]
+            valid_heads(head, self.heads, self._recognition.name)
         self._decision.run()
-        own = self._decision.found["q"][self._row, head[self._team]]
-        action = np.where(allowed, own, -np.inf).argmax(axis=1)
-        if np.count_nonzero(allowed[self._row, action]) < len(action):  # the best one is available, unless none is
-            raise ValueError("mask leaves no action to an agent; there must be at least one")
-        self._by_row["memory"][:] = self._decision.found["next_memory"]
+        own, memory = self._decision.found["q"][self._row, head[self._team]], self._decision.found["next_memory"]
+        values = np.where(allowed, own, -np.inf)
+        action = values.argmax(axis=1)
+        best = values[self._row, action]  # where there is NaN, argmax takes it
+        if not isfinite(np.vdot(best, best) + np.vdot(memory, memory) + np.vdot(belief, belief)):
+            self._explain(allowed, rows)
+        self._by_row["memory"][:] = memory
         self._by_row["last_action"][:] = action
-        if self._by_step:
-            self._head[:] = head
-            self._belief[:] = self._recognition.found["next_belief"]
+        self._head[:], self._belief[:] = head, belief
         return action.reshape(axes)
+
+    def _explain(self, allowed: np.ndarray, rows: np.ndarray) -> None:
+        """Raise the error for a decision that is no number."""
+        if not allowed.any(axis=1).all():
+            raise ValueError("mask leaves no action to an agent; there must be at least one")
+        raise BundleError(
+            f"{' or '.join(self._graphs)} gave NaN or infinity, for obs up to {np.abs(rows).max():g} in size; unless that is "
+            "too large, export the bundle again"
+        )
 
     def _rows(self, name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the array as a row for every agent of every team, and the axes that the result will have."""
@@ -232,8 +234,10 @@ class EgoAgent:
             numbers = " or ".join(map(str, sorted({len(chosen), len(self._head)})))
             raise ValueError(f"returns are {returns!r}; give one number for all, or {numbers}, one for each team")
         values = values[chosen] if values.shape == self._head.shape else np.broadcast_to(values, chosen.shape)
-        if not np.isfinite(values).all():
-            raise ValueError(f"returns are {returns!r}; they must be finite numbers")
+        if not (np.abs(values) <= LARGEST_RETURN).all():
+            raise ValueError(
+                f"returns are {returns!r}; they must be finite numbers, at most {LARGEST_RETURN:g} in size"
+            )
         if self._by_episode:
             for team, value in zip(chosen.tolist(), values.tolist(), strict=True):
                 self._select(team, value)
@@ -257,7 +261,11 @@ class EgoAgent:
         }
         if self._needs_draws:
             feed["draws"] = self._rng.standard_normal(len(self._tried[team])).astype(np.float32)
-        tried, mean, self._head[team] = self._selector.run(_SELECTION, feed)
+        assert self._selector is not None
+        tried, mean, head = self._selector.run(_SELECTION, feed)
+        if not (np.isfinite(tried).all() and np.isfinite(mean).all()):
+            raise BundleError(f"{self._selector.name} gave NaN or infinity; export the bundle again")
+        self._head[team] = valid_heads(head, self.manifest.run_heads, self._selector.name)
         self._tried[team], self._mean_return[team] = tried, mean
 
     @property
@@ -274,8 +282,9 @@ class EgoAgent:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a `state`; raise `ValueError` where it is not of this bundle, selector, budget and number of teams."""
-        if state.get("scenario") != self.manifest.scenario:
-            raise ValueError(f"this state is of {state.get('scenario')!r}, the agent plays {self.manifest.scenario!r}")
+        if not isinstance(state, dict) or state.get("scenario") != self.manifest.scenario:
+            found = state.get("scenario") if isinstance(state, dict) else state
+            raise ValueError(f"this state is of {repr(found)[:60]}, the agent plays {self.manifest.scenario!r}")
         missing = sorted({*_REMEMBERED, *self._identity, "draws"} - set(state))
         if missing:
             raise ValueError(f"this state lacks {', '.join(missing)}; give one that `state` gave")
@@ -284,25 +293,52 @@ class EgoAgent:
                 "this state is of another bundle, selector or budget; load the agent as the one it was taken of"
             )
         arrays = {name: self._like(name, state[name]) for name in _REMEMBERED}
-        self._within(arrays["head"])
-        self._rng.bit_generator.state = state["draws"]
+        heads, actions = self.manifest.run_heads if self._by_episode else self.heads, len(self.manifest.actions)
+        for name, low, high in (("head", 0, heads - 1), ("last_action", -1, actions - 1), ("tried", 0, np.inf)):
+            if not ((arrays[name] >= low) & (arrays[name] <= high)).all():
+                raise ValueError(f"{name} in this state is {arrays[name].tolist()}; it must be in {low}..{high}")
+        rng = np.random.default_rng(0)
+        try:
+            rng.bit_generator.state = state["draws"]
+        except Exception as error:  # numpy raises what it happens to stumble over
+            raise ValueError(f"draws in this state is no state of a random generator ({error!r})") from error
+        self._rng = rng
         for name, array in arrays.items():
             getattr(self, f"_{name}")[:] = array
 
     def _like(self, name: str, value: Any) -> np.ndarray:
         """Return the value as an array of the type and shape that this agent has under that name."""
         own = getattr(self, f"_{name}")
-        array = np.array(value, dtype=own.dtype)
+        try:
+            array = np.array(value)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{name} in this state is no array ({error})") from error
         if array.shape != own.shape:
             raise ValueError(f"{name} in this state has the shape {array.shape}; this agent needs {own.shape}")
-        if not np.isfinite(array).all():
+        if array.size and array.dtype.kind not in ("iu" if own.dtype.kind == "i" else "iuf"):
+            raise ValueError(f"{name} in this state has the type {array.dtype}; this agent needs {own.dtype}")
+        if not (np.abs(array.astype(np.float64)) <= np.finfo(np.float32).max).all():
             raise ValueError(f"{name} in this state contains NaN or infinity; give one that `state` gave")
-        return array
+        return array.astype(own.dtype)
 
     def _within(self, heads: np.ndarray) -> np.ndarray:
         if not ((heads >= 0) & (heads < self.heads)).all():
             raise ValueError(f"the heads to play are {heads.tolist()}; this agent has 0..{self.heads - 1}")
         return heads
+
+
+def valid_heads(heads: np.ndarray, count: int, name: str) -> np.ndarray:
+    """Return the heads that the selector `name` has chosen; raise `BundleError` where an ego of `count` heads has no such one."""
+    if np.count_nonzero(heads.view(np.uint64) >= count):  # as unsigned numbers, negative ones are large
+        raise BundleError(f"{name} chose the heads {heads.tolist()}; there are 0..{count - 1}. Export the bundle again")
+    return heads
+
+
+def _session(content: bytes, name: str) -> Session:
+    try:
+        return Session(content, name)
+    except FormatError as error:
+        raise BundleError(f"{error}; export the bundle again") from error
 
 
 def _made_again(

@@ -28,7 +28,7 @@ from dataclasses import asdict
 import numpy as np
 
 from macop_aht.deploy.manifest import ZERO_SHOT, BeliefParts
-from macop_aht.onnx_format import Builder, Graph, Tensor
+from macop_aht.onnx import Builder, Graph, Tensor
 from macop_aht.zoo import graphs
 
 NEVER = -1e30  # the return of a head that was not tried

@@ -17,7 +17,7 @@ import numpy as np
 
 from macop_aht import zoo
 from macop_aht.episodes.matches import play
-from macop_aht.onnx_format import write
+from macop_aht.onnx import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Array, Decision
 from macop_aht.runs.lock import folder_lock

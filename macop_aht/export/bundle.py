@@ -26,7 +26,7 @@ from macop_aht.deploy.selectors import SELECTORS, belief_parts, zero_shot
 from macop_aht.export import card
 from macop_aht.export.ego_graph import ego_graph
 from macop_aht.export.parity import agent_golden, check_parity, check_recogniser, zero_shot_golden
-from macop_aht.onnx_format import OPSET, Graph, write
+from macop_aht.onnx import OPSET, Graph, write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build

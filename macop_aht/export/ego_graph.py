@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from macop_aht.onnx_format import Builder, FormatError, Graph, Tensor
+from macop_aht.onnx import Builder, FormatError, Graph, Tensor
 from macop_aht.zoo import graphs
 
 LATER_LAYERS = ("encoder2", "gru_input", "gru_hidden")  # of a backbone; the first is in three parts

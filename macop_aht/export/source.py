@@ -18,7 +18,7 @@ from macop_aht.export.ego_graph import run_weights
 from macop_aht.learner.networks import Ego, Shape, Stack, member_weights, set_member, set_weights
 from macop_aht.methods.phases import Setup
 from macop_aht.methods.training import read_run, setup_of
-from macop_aht.onnx_format import read, write
+from macop_aht.onnx import read, write
 from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs

@@ -16,7 +16,7 @@ from macop_aht.learner.networks import Ego, encode, member_weights
 from macop_aht.methods.borrowed import Groups, borrow
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.phases import EgoConfig, Learned, Result, Setup, cross_returns, fresh_ego
-from macop_aht.onnx_format import write
+from macop_aht.onnx import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Policy
 from macop_aht.runs.journal import Journal

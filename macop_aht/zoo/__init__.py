@@ -15,7 +15,7 @@ import hashlib
 from pathlib import Path
 
 from macop_aht import paths
-from macop_aht.onnx_format import FormatError, Graph, read
+from macop_aht.onnx import FormatError, Graph, read
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.prefixes import register_prefix
 from macop_aht.scenarios import build, find

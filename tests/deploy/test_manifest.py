@@ -19,7 +19,8 @@ from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.deploy.selectors import SELECTORS, zero_shot
 from macop_aht.export.ego_graph import ego_graph
 from macop_aht.learner.networks import Ego, weights
-from macop_aht.onnx_format import write
+from macop_aht.onnx import write
+from macop_aht.policies import resolve
 from macop_aht.scenarios import build
 from tests.bundles import MISTAKES, in_format_1, make_ego, make_recogniser, rewritten
 
@@ -133,8 +134,129 @@ def test_damaged_bundles_are_refused(bundle):
     foreign = onnx.load_from_string(agent)
     foreign.opset_import[0].version = 999
     put(bundle, "agent.onnx", foreign.SerializeToString())
-    with pytest.raises(BundleError, match="cannot be run by this onnxruntime"):
+    with pytest.raises(BundleError, match="operator set 999; allowed are 11"):
         EgoAgent.load(bundle)
     (bundle / "agent.onnx").unlink()
     with pytest.raises(FileNotFoundError, match="is missing from the bundle"):
         EgoAgent.load(bundle)
+
+
+FILES = ("agent.onnx", "selectors/zero-shot.onnx", "selectors/meta-test.onnx")
+
+
+def selector_of(name):
+    return None if name == "agent.onnx" else name.removeprefix("selectors/").removesuffix(".onnx")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_graphs_that_hold_what_is_not_allowed_are_refused(bundle, monkeypatch, name):
+    """Loops, other operators, huge tensors and weights that are not finite never get to onnxruntime."""
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *_, **__: pytest.fail("onnxruntime got a graph"))
+    content = (bundle / name).read_bytes()
+
+    def attempt(change, message):
+        graph = onnx.load_from_string(content)
+        change(graph.graph)
+        put(bundle, name, graph.SerializeToString())
+        with pytest.raises(BundleError, match=f"{name} cannot be read .*{message}"):
+            EgoAgent.load(bundle, selector_of(name))
+
+    def loop(graph):
+        body = onnx.helper.make_graph([], "body", [], [])
+        graph.node.append(onnx.helper.make_node("Loop", [graph.initializer[0].name], ["never"], body=body))
+
+    def other(graph):
+        graph.node.append(onnx.helper.make_node("Erf", [graph.initializer[0].name], ["unused"]))
+
+    def large(graph):
+        side = onnx.numpy_helper.from_array(np.zeros((1, 3_000), np.float32), "side")
+        tall = onnx.numpy_helper.from_array(np.zeros((3_000, 1), np.float32), "tall")
+        graph.initializer.extend([side, tall])
+        graph.node.append(onnx.helper.make_node("Add", ["side", "tall"], ["unused"]))
+
+    def infinite(graph):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array(np.inf, np.float32), "unused"))
+
+    attempt(loop, "holds a graph; loops and branches")
+    attempt(other, "the operators 'Erf' are not allowed")
+    attempt(large, "more memory or time than is allowed")
+    attempt(infinite, "weights 'unused' contain NaN or infinity")
+
+
+def shifted(content, output, by):
+    """A graph whose integer output is larger by so much; what else uses it is as before."""
+    graph = onnx.load_from_string(content)
+    for node in graph.graph.node:
+        for names in (node.input, node.output):
+            for k, name in enumerate(names):
+                names[k] = "chosen" if name == output else name
+    graph.graph.node.append(onnx.helper.make_node("Add", ["chosen", "by"], [output]))
+    graph.graph.initializer.append(onnx.numpy_helper.from_array(np.array(by, np.int64), "by"))
+    return graph.SerializeToString()
+
+
+@pytest.mark.parametrize("by", [-5, 50])
+def test_heads_that_are_not_there_are_refused(bundle, by):
+    name = "selectors/meta-test.onnx"
+    put(bundle, name, shifted((bundle / name).read_bytes(), "next_head", by))
+    with pytest.raises(BundleError, match=r"meta-test.onnx chose the heads -?\d+; there are 0..2"):
+        EgoAgent.load(bundle, "meta-test")
+    name = "selectors/zero-shot.onnx"
+    put(bundle, name, shifted((bundle / name).read_bytes(), "head", by))
+    agent = EgoAgent.load(bundle, "zero-shot")
+    before = agent.state
+    with pytest.raises(BundleError, match=r"zero-shot.onnx chose the heads \[-?\d+\]; there are 0..3"):
+        agent.act(np.zeros(12), np.ones(5))
+    assert agent.state == before
+    world = build("LBF4")
+    (policy,) = resolve(f"agent:{bundle}", world, "LBF4")
+    zeros = np.zeros(2, np.int64)
+    with pytest.raises(BundleError, match="chose the heads"):
+        policy.act(
+            np.zeros((2, 12), np.float32), np.ones((2, 5), np.int8), zeros, zeros,
+            np.zeros((2, policy.memory_size), np.float32), np.zeros((2, 0)),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES[:2])
+def test_weights_that_overflow_are_noticed(bundle, name):
+    """They are finite; what they compute is not."""
+    graph = onnx.load_from_string((bundle / name).read_bytes())
+    for tensor in graph.graph.initializer:
+        if tensor.name == "backbone.encoder2.weight":
+            array = onnx.numpy_helper.to_array(tensor)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.full_like(array, 3e38), tensor.name))
+    put(bundle, name, graph.SerializeToString())
+    agent = EgoAgent.load(bundle, selector_of(name))
+    before = agent.state
+    with pytest.raises(BundleError, match=f"{name}.* gave NaN or infinity, for obs up to 1 in size"):
+        agent.act(np.ones(12), np.ones(5))
+    assert agent.state == before
+
+
+STATES = {
+    "head in this state is [-1]; it must be in 0..3": {"head": [-1]},
+    "last_action in this state is [[5]]; it must be in -1..4": {"last_action": [[5]]},
+    "memory in this state contains NaN or infinity": {"memory": [[[float("nan")] * 128]]},
+    "belief in this state contains NaN": {"belief": "huge"},
+    "head in this state has the type float64": {"head": [0.5]},
+    "last_action in this state has the type <U1": {"last_action": [["a"]]},
+    "memory in this state is no array": {"memory": [[1, [2]]]},
+    "head in this state has the shape ()": {"head": 10**400},
+    "draws in this state is no state of a random generator": {"draws": {"bit_generator": "PCG64", "state": 3}},
+    "is of None": {"scenario": None},
+}
+
+
+@pytest.mark.parametrize("message", STATES)
+def test_states_are_checked(bundle, message):
+    agent = EgoAgent.load(bundle)
+    agent.act(np.ones(12), np.ones(5))
+    before = agent.state
+    change = STATES[message]
+    change = {"belief": [[1e300] * len(before["belief"][0])]} if change == {"belief": "huge"} else change
+    with pytest.raises(ValueError, match=re.escape(message)):
+        agent.restore({**before, **change})
+    assert agent.state == before
+    with pytest.raises(ValueError, match="this state is of"):
+        agent.restore([])

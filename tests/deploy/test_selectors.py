@@ -7,7 +7,7 @@ import pytest
 
 from macop_aht.deploy.selectors import SELECTORS
 from macop_aht.episodes.heads import choose_head
-from macop_aht.onnx_format import read, write
+from macop_aht.onnx import read, write
 
 
 def run_selector(name, heads, budget, returns, episodes, seed=0, measured=None):

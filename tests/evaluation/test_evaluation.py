@@ -21,7 +21,7 @@ from macop_aht.evaluation.rows import Row, convert_rows, read_rows, write_rows
 from macop_aht.export.bundle import RunInfo, write_bundle
 from macop_aht.learner.networks import Ego, Shape, Stack, weights
 from macop_aht.methods.behaviour import watch_self_play
-from macop_aht.onnx_format import write
+from macop_aht.onnx import write
 from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
 from macop_aht.scenarios import LevelBasedForaging, build

@@ -26,7 +26,7 @@ from macop_aht.export.card import calibration
 from macop_aht.export.ego_graph import ego_graph, run_weights
 from macop_aht.export.parity import check_parity
 from macop_aht.learner.networks import weights
-from macop_aht.onnx_format import read, write
+from macop_aht.onnx import read, write
 from macop_aht.policies import OnnxPolicy, resolve
 from macop_aht.scenarios import SCENARIOS
 from macop_aht.zoo.graphs import group_graph
@@ -103,7 +103,7 @@ def test_export_from_a_run(tmp_path, capsys):
     known, learnt = manifest.groups, json.loads((run / "summary.json").read_text())["joined"]
     assert (known.generator, [*known.learnt_with]) == ("macop", learnt)
     for group, files in zip(group_policies(run), known.sha256.values(), strict=True):
-        assert hashlib.sha256(group._content).hexdigest() == files[0]
+        assert hashlib.sha256(group.content).hexdigest() == files[0]
     strangers = [known for known in zoo.cards("LBF4").values() if known.split == "test" and known.generator != "macop"]
     for selector in ("zero-shot", "meta-test"):
         tables = card.split(f"## With teammates of every tier: {selector}")[1].split("##")[0]

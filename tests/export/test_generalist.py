@@ -16,7 +16,7 @@ from macop_aht.learner.networks import Ego, encode, set_weights, weights
 from macop_aht.learner.ppo import Schedule
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.update import q_values
-from macop_aht.onnx_format import FormatError, read, write
+from macop_aht.onnx import FormatError, read, write
 from tests.bundles import NORTH, SOUTH, make_ego, stubborn
 
 

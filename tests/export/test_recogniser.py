@@ -14,7 +14,7 @@ from macop_aht.export.parity import check_recogniser
 from macop_aht.export.recogniser import Collector, RecogniserConfig, train
 from macop_aht.export.synthetic import RATIO, with_synthetic
 from macop_aht.learner.networks import Stack, weights
-from macop_aht.onnx_format import read, write
+from macop_aht.onnx import read, write
 from macop_aht.policies import Switching
 from macop_aht.scenarios import SCENARIOS
 from macop_aht.scenarios.batch import Batch

@@ -24,7 +24,8 @@ from macop_aht.evaluation import curation
 from macop_aht.learner.networks import Stack, encode, member, set_member
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
-from macop_aht.onnx_format import FormatError, Graph, Node, _bytes, _number, _varint, read, write
+from macop_aht.onnx import FormatError, Graph, Node, read, write
+from macop_aht.onnx.writer import bytes_field, number_field, varint
 from macop_aht.runs import checkpoints
 from macop_aht.runs.selfplay import SelfPlayRun, self_play
 from macop_aht.scenarios import SCENARIOS, build
@@ -128,21 +129,27 @@ def test_external_data_and_foreign_domains_are_refused():
 
 def test_our_reader_and_protobufs_cannot_be_told_different_things():
     """A field of the wrong wire type, which protobuf skips; one that is there twice, of which it takes the last, or merges."""
-    node = _bytes(1, "obs") + _bytes(2, "x") + _bytes(4, "Expand")
+    node = bytes_field(1, "obs") + bytes_field(2, "x") + bytes_field(4, "Expand")
 
     def file(node, tail=b""):
-        return _number(1, 9) + _bytes(7, _bytes(1, node) + tail) + _bytes(8, _number(2, 17))
+        return number_field(1, 9) + bytes_field(7, bytes_field(1, node) + tail) + bytes_field(8, number_field(2, 17))
 
     assert read(file(node)).nodes[0].op == "Expand"
     disguise = bytes([4 << 3 | 5]) + b"Relu"  # four bytes where a text belongs
     for content, message in (
         (file(node + disguise), "field 4 of an operation has the wire type 5"),
-        (file(node + _bytes(4, "Relu")), "field 4 of an operation is there 2 times"),
-        (file(node) + _bytes(7, b""), "field 7 of the file is there 2 times"),
-        (file(node, _bytes(1, b"") * 1_001), "field 1 of the graph is there 1001 times"),
-        (file(node, _bytes(5, _bytes(1, b"\x7f" * 2_000) + _number(2, 1) + _bytes(9, b""))), "too many numbers"),
-        (file(node, _bytes(5, _number(1, 1) * 70 + _number(2, 1) + _bytes(9, b"\0" * 4))), "70 axes"),
-        (_varint(1 << 35 | 8) + b"\1" + file(node), "which we do not read"),
+        (file(node + bytes_field(4, "Relu")), "field 4 of an operation is there 2 times"),
+        (file(node) + bytes_field(7, b""), "field 7 of the file is there 2 times"),
+        (file(node, bytes_field(1, b"") * 1_001), "field 1 of the graph is there 1001 times"),
+        (
+            file(node, bytes_field(5, bytes_field(1, b"\x7f" * 2_000) + number_field(2, 1) + bytes_field(9, b""))),
+            "too many numbers",
+        ),
+        (
+            file(node, bytes_field(5, number_field(1, 1) * 70 + number_field(2, 1) + bytes_field(9, b"\0" * 4))),
+            "70 axes",
+        ),
+        (varint(1 << 35 | 8) + b"\1" + file(node), "which we do not read"),
     ):
         with pytest.raises(FormatError, match=message):
             read(content)
