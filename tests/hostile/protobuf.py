@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from macop_aht.onnx_format import _varint
+from macop_aht.onnx.writer import varint
 from tests.hostile.trees import bytes_damaged
 
 MESSAGES: Mapping[str, Mapping[int, str]] = {  # by message, the fields that hold messages
@@ -60,10 +60,10 @@ def written(fields: list[Field]) -> bytes:
     for place, wire, value in fields:
         content = written(value) if isinstance(value, list) else value
         if isinstance(content, int):
-            content = _varint(content) if wire == 0 else content.to_bytes(16, "little")[: {1: 8, 5: 4}.get(wire, 1)]
-            parts.append(_varint(place << 3 | wire) + content)
+            content = varint(content) if wire == 0 else content.to_bytes(16, "little")[: {1: 8, 5: 4}.get(wire, 1)]
+            parts.append(varint(place << 3 | wire) + content)
         else:
-            parts.append(_varint(place << 3 | wire) + (_varint(len(content)) if wire == 2 else b"") + content)
+            parts.append(varint(place << 3 | wire) + (varint(len(content)) if wire == 2 else b"") + content)
     return b"".join(parts)
 
 

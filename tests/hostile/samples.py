@@ -28,7 +28,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods import summary
 from macop_aht.methods.macop import MacopConfig
 from macop_aht.methods.training import MethodRun, train
-from macop_aht.onnx_format import write
+from macop_aht.onnx.writer import write
 from macop_aht.runs import checkpoints
 from macop_aht.runs import selfplay as selfplay_runs
 from macop_aht.runs.selfplay import SelfPlayRun, self_play
