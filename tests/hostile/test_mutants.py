@@ -1,11 +1,14 @@
 """Files that are damaged or hostile are refused, or they play: nothing crashes, hangs, or takes the machine's memory."""
 
+import sys
 import time
 
 import pytest
 
 from tests.hostile import report
 from tests.hostile.mutants import mutants, run
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are watched in /proc")
 
 
 def attack(count, first):
