@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from macop_aht.runs.records import FORMAT, as_values, check_format, from_values
+from macop_aht.runs.records import FORMAT, as_values, check_format, from_values, read_text, table
 from macop_aht.util import write_whole
 
 State = Literal["to come", "running", "done", "failed", "blocked", "left out"]
@@ -28,6 +28,13 @@ class TaskStatus:
     ended: float | None = None  # seconds since 1970
 
 
+@dataclass(frozen=True)
+class Statuses:
+    """What `status.json` holds."""
+
+    tasks: dict[str, TaskStatus]  # by name
+
+
 def read_statuses(folder: Path) -> dict[str, TaskStatus]:
     """Return the statuses by the tasks' names; none where no campaign has been at work in the folder.
 
@@ -36,8 +43,8 @@ def read_statuses(folder: Path) -> dict[str, TaskStatus]:
     path = folder / STATUS
     if not path.exists():
         return {}
-    values = check_format(json.loads(path.read_text(encoding="utf-8")), str(path), folder)
-    return {name: from_values(TaskStatus, own, f"{path}: {name}") for name, own in values["tasks"].items()}
+    values = check_format(table(read_text(path), str(path)), str(path), folder)
+    return from_values(Statuses, values, str(path)).tasks
 
 
 def write_statuses(folder: Path, statuses: Mapping[str, TaskStatus]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from macop_aht.cli.bar import Bar
@@ -30,6 +30,7 @@ def _selfplay(arguments: argparse.Namespace) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
+    from macop_aht.config import of_file
     from macop_aht.learner.device import default_threads
     from macop_aht.methods.registry import MethodRun, RunFile, find, settings_by_file
     from macop_aht.methods.training import check_groups, train
@@ -39,7 +40,9 @@ def _train(arguments: argparse.Namespace) -> None:
     if not scenario:
         raise ValueError("name a scenario, such as LBF4, or a file that does with --config FILE.toml")
     named = arguments.preset or find(method).preset
-    config = apply_settings(settings_by_file(file, scenario, method, named), arguments)
+    with of_file(arguments.config) if arguments.config else nullcontext():
+        settings = settings_by_file(file, scenario, method, named)
+    config = apply_settings(settings, arguments)
     threads = arguments.threads or file.threads or default_threads()
     run = MethodRun(scenario, method, file.seed if arguments.seed is None else arguments.seed, threads, config)
     check_groups(run, Path(arguments.out))

@@ -39,7 +39,8 @@ FORMAT = "2"  # of the file; its last column says so in every row
 COLUMNS = {column.name: column.name.rstrip("_") for column in fields(Row)}  # by field
 HEADER = [*COLUMNS.values(), "format"]
 KINDS = {"seed": int, "episode": int, "return_": float, "length": int}  # the others are texts
-DAMAGES = (EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
+LIMIT = 128 << 20  # characters of a file
+DAMAGES = (csv.Error, EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
 
 
 def episode_rows(common: Row, played: Episodes, teammate: int) -> list[Row]:
@@ -98,7 +99,10 @@ def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the other lines."""
     try:
         with _open(path, "r", path.suffix == ".gz") as file:
-            header, *lines = csv.reader(file)
+            text = file.read(LIMIT + 1)
+        if len(text) > LIMIT:
+            raise ValueError(f"it has more than {LIMIT} characters")
+        header, *lines = csv.reader(io.StringIO(text, newline=""))
     except DAMAGES as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return header, lines

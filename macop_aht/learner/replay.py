@@ -50,6 +50,12 @@ class Packed:
         return Packed(counts, self.agent, new_place[self.following[index]], **rows), index
 
 
+def check_within(name: str, array: np.ndarray, low: int, high: int) -> None:
+    """Raise ValueError where an array has other numbers than whole ones in low..high."""
+    if array.dtype.kind not in "iu" or ((array < low) | (array > high)).any():
+        raise ValueError(f"{name} must hold whole numbers in {low}..{high}")
+
+
 class Replay:
     """The last `capacity` episodes of each of P members, or of each of their rings.
 
@@ -106,10 +112,14 @@ class Replay:
         return {**arrays, "next": self._next, "full": np.array(self._full)}
 
     def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load the arrays that `state_arrays` returned."""
+        """Load the arrays that `state_arrays` returned; raise ValueError where they point outside of the rings."""
+        used = arrays["length"].shape[1]
+        check_within("next", arrays["next"], 0, self.capacity - 1)
+        check_within("length", arrays["length"], 0, self.limit)
+        check_within("action", arrays["action"], -1, self.mask.shape[-1] - 1)
         self._next[:], self._full = arrays["next"], bool(arrays["full"])
         for name in self._CONTENT:
-            getattr(self, name)[:, : arrays[name].shape[1]] = arrays[name]
+            getattr(self, name)[:, :used] = arrays[name]
 
     def episodes(self, ring: int, slots: np.ndarray) -> dict[str, np.ndarray]:
         """Return copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""

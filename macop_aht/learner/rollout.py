@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from macop_aht.episodes.runner import Lockstep
-from macop_aht.learner.replay import Replay
+from macop_aht.learner.replay import Replay, check_within
 from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -56,6 +56,8 @@ class Rollout:
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Restore what `state_arrays` returned."""
         batch = self.batch
+        check_within("clock", arrays["clock"], 0, batch.world.limit)
+        check_within("last_action", arrays["last_action"], -1, len(batch.world.actions) - 1)
         for name, array in arrays["world"].items():
             getattr(batch.state, name)[:] = array
         for name in ("clock", "episode", "score"):
@@ -118,6 +120,7 @@ class Collector:
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         self.rollout.load_arrays(arrays["rollout"])
+        check_within("slot", arrays["slot"], 0, self.replay.capacity - 1)
         self._slot[:], self.episodes = arrays["slot"], float(arrays["episodes"])
 
     def step(self, exploration: Exploration | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -223,7 +223,7 @@ class PpoTraining:
         self.rounds[0].largest[:] = arrays["largest"]
         if self.config.ppo.imitation:
             self.best.load_arrays(arrays["best"])
-        self.progress = Progress(**note["progress"])
+        self.progress = Progress.restored(note["progress"])
         self._rng.bit_generator.state = note["generators"]["parts"]
         rollout.rng.bit_generator.state = note["generators"]["explore"]
         self._clock = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from macop_aht.config import ConfigError, at_least, setting, within
+from macop_aht.config import ConfigError, at_least, from_mapping, setting, within
 from macop_aht.learner.mixers import MixerName
 from macop_aht.learner.ppo import ProximalConfig
 from macop_aht.learner.replay import Packed
@@ -91,6 +91,14 @@ class Progress:
     mean_return: float = 0.0  # of the last few hundred episodes of the first source, with exploration
     td_loss: float = 0.0  # of the last update
     seconds: float = 0.0
+
+    @staticmethod
+    def restored(values: Mapping[str, Any]) -> Progress:
+        """Return the progress with these values of a file; raise `ConfigError` for those that no training has."""
+        found = from_mapping(Progress, values)
+        at_least(found, 0, "steps", "episodes", "updates", "since_target", "seconds")
+        within(found, 0, 1, "updates_owed")
+        return found
 
 
 def check_loss(progress: Progress) -> None:
@@ -226,7 +234,7 @@ class Training:
         self.replay.load_arrays(arrays["replay"])
         collector.load_arrays(arrays["collector"])
         self._rewarded[:] = arrays["rewarded"]
-        self.progress = Progress(**note["progress"])
+        self.progress = Progress.restored(note["progress"])
         self._rng.bit_generator.state = note["generators"]["sample"]
         collector.rollout.rng.bit_generator.state = note["generators"]["explore"]
         self._clock = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.config import from_mapping
+from macop_aht.config import from_mapping, of_file
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.phase import AnyTraining
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
@@ -76,9 +77,11 @@ def _restore(training: AnyTraining, folder: RunFolder, say: Callable[[str], None
     arrays, note, complaints = found
     for complaint in complaints:
         say(complaint)
-    training.load_state(arrays, note)
+    with checkpoints.fitting(checkpoints.newest(folder.checkpoints)):
+        training.load_state(arrays, note)
+        kept = operator.index(note["metrics"])
     say(f"resuming at step {training.progress.steps} of {training.steps}")
-    return note["metrics"]
+    return kept
 
 
 def _loop(
@@ -110,4 +113,5 @@ def read_run(folder: Path) -> SelfPlayRun:
     own = RunFolder(folder)
     if own.method != SELF_PLAY:
         raise ValueError(f"the run in {folder} is one of macop train, not of macop selfplay")
-    return from_mapping(SelfPlayRun, own.settings)
+    with of_file(own.settings_file):
+        return from_mapping(SelfPlayRun, own.settings)

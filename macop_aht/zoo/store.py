@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from macop_aht.util import write_whole
 from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
 
 NOTE = "change.json"  # the files of a change that is under way
+GROUP_FILE = re.compile(r"[^/\\\0\ud800-\udfff]{1,200}\.onnx")
 
 
 def file_name(name: str, content: bytes) -> str:
@@ -44,15 +46,25 @@ def clean(folder: Path) -> None:
     note = folder / NOTE
     if note.is_file():
         named = {card.file for card in present(folder).values()}
-        for name in json.loads(note.read_text(encoding="utf-8")):
-            if Path(name).name != name or not name.endswith(".onnx"):
-                raise ValueError(f"{note} names {name!r}, which is no file of a group; look at it, and remove it")
+        for name in _read_note(note):
             (folder / f"{name}.unfinished").unlink(missing_ok=True)
             if name not in named:
                 (folder / name).unlink(missing_ok=True)
         note.unlink()
     for name in (NOTE, INDEX):
         (folder / f"{name}.unfinished").unlink(missing_ok=True)
+
+
+def _read_note(note: Path) -> list[str]:
+    """Return the names in a note; raise ValueError where one is not that of a group's file."""
+    try:
+        names = json.loads(note.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{note} is damaged ({error}); look at it, and remove it") from error
+    for name in names if isinstance(names, list) else [names]:
+        if not isinstance(name, str) or not GROUP_FILE.fullmatch(name):
+            raise ValueError(f"{note} names {str(name)[:60]!r}, which is no file of a group; look at it, and remove it")
+    return names
 
 
 def present(folder: Path) -> dict[str, Card]:

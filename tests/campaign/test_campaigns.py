@@ -4,8 +4,6 @@ import io
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -576,27 +574,6 @@ def test_a_missing_ray_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"--executor ray needs Ray: pip install 'macop-aht\[cluster\]'"):
         conducting.conduct(TINY, tmp_path, ray_address="auto")
-
-
-@pytest.mark.slow
-def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tmp_path):
-    """All its processes by SIGKILL, wherever they are; once the campaign alone, so that the next one finds its runs at work."""
-    (tmp_path / "tiny.toml").write_text(to_toml(TINY))
-    command = [sys.executable, "-m", "macop_aht", "campaign", str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "c")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-    rng, kills = random.Random(), 0
-    for attempt in range(6):
-        before = phases(tmp_path / "c")
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
-        if attempt < 5:  # killed at any moment of its beginning, or soon after a phase has ended
-            while attempt in (0, 2) and process.poll() is None and len(phases(tmp_path / "c")) <= len(before):
-                time.sleep(0.02)
-            time.sleep((0.5 if attempt in (0, 2) else 3) * rng.random())
-            (os.kill if attempt == 2 else os.killpg)(process.pid, signal.SIGKILL)
-            kills += process.wait() == -signal.SIGKILL
-    assert kills == 5
-    assert process.wait() == 0
-    assert_alike(tmp_path / "c", reference)
 
 
 @pytest.mark.slow

@@ -1,15 +1,8 @@
 """Macop's boxes against numbers worked out by hand, and a whole small run."""
 
 import copy
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -487,45 +480,6 @@ def test_compared_returns_come_from_the_same_worlds():
     returns = cross_returns(setup("PP1"), ego, Stack.gather([(group, 0), (group, 0)]), seed=3)
     assert returns[0].tolist() == returns[2].tolist()
     assert returns[0, 0] == returns[0, 1]
-
-
-COMMAND = """
-import sys
-from pathlib import Path
-from tests.methods.test_macop import CONFIG
-from macop_aht.methods.training import MethodRun, train
-train(MethodRun("LBF4", seed=1, config=CONFIG), Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu")
-"""
-
-
-def test_a_killed_run_ends_in_the_same_weights_and_decisions(finished, tmp_path):
-    _, reference, _ = finished
-    folder, rng = tmp_path / "run", random.Random(4)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent), "OMP_NUM_THREADS": "1"}
-    kills = 0
-    for attempt in range(30):
-        resume = "resume" if (folder / "run.toml").exists() else "begin"
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, str(folder), resume], env=environment,
-                                   stdout=subprocess.DEVNULL)  # fmt: skip
-        before = len(files(folder))
-        if attempt < 3:  # killed some time after a phase or two have ended
-            while process.poll() is None and len(files(folder)) <= before + attempt:
-                time.sleep(0.02)
-            time.sleep(0.3 * rng.random())
-            process.send_signal(signal.SIGKILL)
-            kills += process.wait() == -signal.SIGKILL
-        if process.wait() == 0:
-            break
-    assert kills == 3
-    assert list(files(folder)) == list(files(reference))
-    for name, path in files(reference).items():
-        theirs, ours = checkpoints.read(path)[0], checkpoints.read(files(folder)[name])[0]
-        flat = checkpoints.flatten(theirs)
-        assert checkpoints.flatten(ours).keys() == flat.keys()
-        for entry, value in checkpoints.flatten(ours).items():
-            np.testing.assert_array_equal(value, flat[entry], err_msg=f"{name} {entry}")
-    for name in ("decisions.jsonl", "metrics.jsonl"):
-        assert (folder / name).read_text() == (reference / name).read_text()
 
 
 def test_a_damaged_phase_is_done_again(finished, tmp_path):
