@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.policies import resolve
 from macop_aht.policies.population import Population
 from macop_aht.scenarios import Family, Scenario, build_with

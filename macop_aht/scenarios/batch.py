@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.binding import bind
 from macop_aht.scenarios.spec import World
