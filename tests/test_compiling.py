@@ -48,9 +48,14 @@ def damage(file, kind):
     content = file.read_bytes()
     middle = len(content) // 2
     changed = bytes(255 - byte for byte in content[middle : middle + 8])
-    file.write_bytes({
-        "empty": b"", "short": content[:40], "garbage": b">not a pickle", "flipped": content[:middle] + changed + content[middle + 8 :],
-    }[kind])  # fmt: skip
+    file.write_bytes(
+        {
+            "empty": b"",
+            "short": content[:40],
+            "garbage": b">not a pickle",
+            "flipped": content[:middle] + changed + content[middle + 8 :],
+        }[kind]
+    )
 
 
 def test_a_sound_cache_is_used(module, tmp_path):
@@ -58,7 +63,9 @@ def test_a_sound_cache_is_used(module, tmp_path):
     assert run(module, tmp_path / "cache") == (["3", "8", "2"], "")
 
 
-@pytest.mark.parametrize(("kind", "pattern"), [("empty", "*.nbi"), ("garbage", "*.nb?"), ("short", "*.nbc"), ("flipped", "*.nbc")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "pattern"), [("empty", "*.nbi"), ("garbage", "*.nb?"), ("short", "*.nbc"), ("flipped", "*.nbc")]
+)
 def test_a_damaged_cache_is_made_again(module, tmp_path, kind, pattern):
     cache = tmp_path / "cache"
     run(module, cache)

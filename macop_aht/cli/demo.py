@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from macop_aht.episodes.matches import team_play
 from macop_aht.episodes.runner import Hook, Lockstep
 from macop_aht.policies import resolve
 from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.util import write_whole
 
 PAIRS = {
     "LBF1": "path-south",
@@ -64,7 +66,9 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
             pictures.append(Image.fromarray(picture))
 
     team_play(world, [policy] * world.n_agents, 1, seed, [Camera()])
-    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=200, loop=0)
+    content = io.BytesIO()
+    pictures[0].save(content, "GIF", save_all=True, append_images=pictures[1:], duration=200, loop=0)
+    write_whole(Path(path), content.getvalue())
     return len(pictures)
 
 

@@ -7,11 +7,14 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from macop_aht.episodes.runner import Episodes
+from macop_aht.util import whole_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +60,13 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def _write(lines: Iterable[Sequence[Any]], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    with _open(unfinished, "w", path.suffix == ".gz") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        writer.writerows(lines)
-    unfinished.replace(path)
+    with whole_file(path) as file, ExitStack() as stack:
+        packed: Any = file
+        if path.suffix == ".gz":  # the same rows make the same file, whenever
+            packed = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        text = io.TextIOWrapper(packed, newline="", encoding="utf-8")
+        csv.writer(text).writerows(chain([HEADER], lines))
+        text.detach()
 
 
 def _text(value: Any) -> Any:
@@ -71,11 +74,10 @@ def _text(value: Any) -> Any:
     return "" if value is None else int(value) if isinstance(value, bool) else value
 
 
-def _open(path: Path, mode: Literal["r", "w"], compressed: bool) -> TextIO:
-    if not compressed:
-        return open(path, mode, newline="", encoding="utf-8")
-    packed: Any = gzip.GzipFile(path, f"{mode}b", mtime=0)  # the same rows make the same file, whenever
-    return io.TextIOWrapper(packed, newline="", encoding="utf-8")
+def _open(path: Path) -> TextIO:
+    if path.suffix != ".gz":
+        return open(path, newline="", encoding="utf-8")
+    return gzip.open(path, "rt", newline="", encoding="utf-8")
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -97,7 +99,7 @@ def read_rows(path: Path) -> list[Row]:
 def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the other lines."""
     try:
-        with _open(path, "r", path.suffix == ".gz") as file:
+        with _open(path) as file:
             header, *lines = csv.reader(file)
     except DAMAGES as error:
         raise ValueError(f"{path} is damaged: {error}") from error

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -45,7 +44,7 @@ from macop_aht.runs.records import (
     settings_text,
 )
 from macop_aht.scenarios import build
-from macop_aht.util import write_whole
+from macop_aht.util import clear_unfinished, require_free, write_csv, write_whole
 
 SELF_PLAY, SEQUENCE = "selfplay", "sequence"  # what stands for a method in runs of these commands
 BORROWED = "groups"  # the phase in which the groups of another run are taken
@@ -242,8 +241,8 @@ class RunFolder:
             return
         if resume and not self.path.exists():
             raise FileNotFoundError(f"there is no run in {self.path} to resume; leave out --resume to start one")
-        if self.path.exists() and any(self.path.iterdir()):
-            raise FileExistsError(f"{self.path} is not empty and holds no run; choose another folder")
+        require_free(self.path)
+        clear_unfinished(self.path)
         write_whole(self.settings_file, settings_text(run))
 
     def _check_same(self, run: Any, resume: bool) -> None:
@@ -309,8 +308,9 @@ class RunFolder:
     def write_report(self, text: str, matrix: np.ndarray, names: Sequence[str]) -> None:
         """Write the table of a finished run, and the returns of heads with groups: (K,P)."""
         write_whole(self.path / "summary.md", text)
-        with open(self.path / "crossplay.csv", "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([["head", *names], *([k, *row] for k, row in enumerate(matrix.tolist()))])
+        write_csv(
+            self.path / "crossplay.csv", [["head", *names], *([k, *row] for k, row in enumerate(matrix.tolist()))]
+        )
 
     def write_summary(self, summary: Summary) -> None:
         """Mark the run as finished."""
