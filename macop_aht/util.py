@@ -104,10 +104,13 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def require_free(folder: Path) -> None:
-    """Raise `FileExistsError` where a folder holds more than what a killed process has left of files it was writing."""
+def require_free(folder: Path, lacking: str = "") -> None:
+    """Raise `FileExistsError` where a folder holds more than what a killed process has left of files it was writing.
+
+    `lacking` adds what is not in it, such as " and holds no run".
+    """
     if folder.exists() and (not folder.is_dir() or any(path not in _leftovers(folder) for path in folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is no folder"
+        what = f"is not empty{lacking}" if folder.is_dir() else "is no folder"
         raise FileExistsError(f"{folder} {what}; choose another folder, or remove it")
 
 

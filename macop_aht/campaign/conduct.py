@@ -29,7 +29,7 @@ def conduct(
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "campaign"):
-        ledger = Ledger(folder, tasks(campaign), left_out)
+        ledger = Ledger(folder, tasks(campaign), left_out, say)
         ledger.check_runs()
         write_whole(folder / CAMPAIGN, to_toml(campaign))
         executor = _executor(campaign, folder, ray_address)

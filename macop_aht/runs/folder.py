@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,7 @@ from macop_aht.runs import checkpoints
 from macop_aht.runs.metrics import Metrics
 from macop_aht.runs.records import (
     SETTINGS,
+    DamagedError,
     Decision,
     Part,
     PhaseNote,
@@ -40,6 +42,7 @@ from macop_aht.runs.records import (
     holds_run,
     parse_decisions,
     parse_parts,
+    parse_record,
     parts_text,
     settings_text,
 )
@@ -116,13 +119,17 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
-        return (self._result if self.method == SELF_PLAY else self._summary).exists()
+        """Whether the run has come to its end. One whose mark is damaged comes there again when it is resumed."""
+        try:
+            return self._mark.exists() and bool(self._record(self._mark))
+        except DamagedError:
+            return False
 
     def require_finished(self) -> None:
         """Raise where the run has not come to its end, or files of its phases are gone."""
-        if not self.finished:
+        if not self._mark.exists():
             raise ValueError(f"the run in {self.path} is not finished; resume it with --resume first")
+        self._record(self._mark)
         phases = [] if self.method == SELF_PLAY else [decision.phase for decision in self.decisions()]
         missing = [self.phase_file(name).name for name in phases if not self.has_phase(name)]
         if missing:
@@ -142,18 +149,15 @@ class RunFolder:
 
     def decisions(self) -> list[Decision]:
         """What was decided so far, in order."""
-        text = self._decisions.read_text(encoding="utf-8")
-        return parse_decisions(text, str(self._decisions), self.path)
+        return parse_decisions(self._decisions.read_bytes(), str(self._decisions), self.path)
 
     def summary(self) -> Summary:
         """What a finished run has come to."""
-        values = json.loads(self._summary.read_text(encoding="utf-8"))
-        return Summary.parse(values, str(self._summary), self.path)
+        return Summary.parse(self._record(self._summary), str(self._summary), self.path)
 
     def result(self) -> SelfPlayResult:
         """What a finished run of self-play has come to."""
-        values = json.loads(self._result.read_text(encoding="utf-8"))
-        return SelfPlayResult.parse(values, str(self._result), self.path)
+        return SelfPlayResult.parse(self._record(self._result), str(self._result), self.path)
 
     @property
     def order(self) -> list[str]:
@@ -170,8 +174,13 @@ class RunFolder:
     def parts(self) -> list[Part]:
         """How long each part of the run took, and with what code; those that are known."""
         try:
-            return parse_parts(self._parts.read_text(encoding="utf-8"), str(self._parts), self.path)
-        except (OSError, ValueError, KeyError, TypeError):
+            return parse_parts(self._record(self._parts), str(self._parts), self.path)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            warnings.warn(
+                f"{self._parts} cannot be read ({error}); the minutes of earlier parts are lost", stacklevel=2
+            )
             return []
 
     @property
@@ -238,12 +247,13 @@ class RunFolder:
         """
         if self.exists:
             self._check_same(run, resume)
-            return
-        if resume and not self.path.exists():
+        elif resume and not self.path.exists():
             raise FileNotFoundError(f"there is no run in {self.path} to resume; leave out --resume to start one")
-        require_free(self.path)
-        clear_unfinished(self.path)
-        write_whole(self.settings_file, settings_text(run))
+        else:
+            require_free(self.path, " and holds no run")
+            write_whole(self.settings_file, settings_text(run))
+        for folder in (self.path, self.path / "phases", self.checkpoints):
+            clear_unfinished(folder)
 
     def _check_same(self, run: Any, resume: bool) -> None:
         if not resume:
@@ -280,6 +290,8 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self._decisions, "w" if first else "a", encoding="utf-8") as file:
             file.write(decision.line())
+            file.flush()
+            os.fsync(file.fileno())
 
     def metrics(self, kept: int) -> Metrics:
         """Open the metrics, of which `kept` bytes stand."""
@@ -287,7 +299,7 @@ class RunFolder:
 
     def curve(self) -> list[dict[str, Any]]:
         """The lines of the metrics: step, return, losses, and the phase where a run has several."""
-        return [json.loads(line) for line in self._metrics.read_text(encoding="utf-8").splitlines()]
+        return [parse_record(line, str(self._metrics)) for line in self._metrics.read_bytes().splitlines()]
 
     def add_part(self, part: Part) -> list[Part]:
         """Note a part of the run; return all that are known. Never stops a run."""
@@ -321,6 +333,15 @@ class RunFolder:
         write_whole(self._result, result.text())
 
     # --- Files
+
+    @staticmethod
+    def _record(path: Path) -> dict[str, Any]:
+        return parse_record(path.read_bytes(), str(path))
+
+    @property
+    def _mark(self) -> Path:
+        """The record that is written last of all."""
+        return self._result if self.method == SELF_PLAY else self._summary
 
     @property
     def _metrics(self) -> Path:

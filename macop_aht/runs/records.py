@@ -34,6 +34,21 @@ class FormatError(ValueError):
     """A file is of another format than this version reads; the message says what to do."""
 
 
+class DamagedError(ValueError):
+    """A record cannot be read; the message has its file and what to do."""
+
+
+def parse_record(text: bytes, where: str, remedy: str = "--resume makes the run whole again") -> dict[str, Any]:
+    """Return a record of JSON; raise `DamagedError` where it is none."""
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("it is no table of keys and values")
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{where} is damaged ({error}); {remedy}") from error
+    return values
+
+
 def check_format(values: Mapping[str, Any], where: str, convert: Path | str, current: int = FORMAT) -> dict[str, Any]:
     """Return the values without their format version; raise `FormatError` where it is not the current one."""
     found = values.get("format", 1)
@@ -96,9 +111,9 @@ class Decision:
         return json.dumps({"format": FORMAT, **as_values(self)}) + "\n"
 
 
-def parse_decisions(text: str, where: str, convert: Path | str) -> list[Decision]:
+def parse_decisions(text: bytes, where: str, convert: Path | str) -> list[Decision]:
     """Return the decisions of a file, in the order in which they were made."""
-    lines = [check_format(json.loads(line), where, convert) for line in text.splitlines()]
+    lines = [check_format(parse_record(line, where), where, convert) for line in text.splitlines()]
     return [Decision.parse(line, where) for line in lines]
 
 
@@ -179,11 +194,9 @@ class Part:
     commit: str  # of the code that ran
 
 
-def parse_parts(text: str, where: str, convert: Path | str) -> list[Part]:
+def parse_parts(values: Mapping[str, Any], where: str, convert: Path | str) -> list[Part]:
     """Return the parts in order."""
-    values = json.loads(text)
-    own = check_format(values if isinstance(values, dict) else {}, where, convert)
-    return [from_values(Part, part, where) for part in own["parts"]]
+    return [from_values(Part, part, where) for part in check_format(values, where, convert)["parts"]]
 
 
 def parts_text(parts: Sequence[Part]) -> str:
