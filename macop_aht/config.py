@@ -9,9 +9,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from macop_aht.util import hint
+from macop_aht.util import hint, read_limited
 
 T = TypeVar("T")
+LIMIT = 2**20  # bytes of a file
+DEPTH = 32  # levels of tables and lists in a file
+LARGEST = 2**63 - 1  # whole number
 
 
 class ConfigError(ValueError):
@@ -152,27 +155,38 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
             raise ConfigError(f"{name} is {value!r}; {hint(str(value), [str(choice) for choice in choices])}")
         return value
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = _checked(name, value, int) * 1.0
     if wanted is float and isinstance(value, float) and not isfinite(value):
         raise ConfigError(f"{name} is {value}; it must be a finite number")
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise ConfigError(f"{name} is {value!r}; it must be of type {wanted.__name__}")
+    if wanted is int and not -LARGEST <= value <= LARGEST:
+        raise ConfigError(f"{name} is {value}; it must be in {-LARGEST}..{LARGEST}")
     return value
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML."""
+    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML, or nested more than `DEPTH` deep."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        values = tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"it is nested too deeply; at most {DEPTH} levels are allowed") from error
+    except ValueError as error:  # also of a number with thousands of digits
         raise ConfigError(f"this is not TOML: {error}") from error
+    level: list[Any] = [values]
+    for _ in range(DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+    if level:
+        raise ConfigError(f"it is nested too deeply; at most {DEPTH} levels are allowed")
+    return values
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return a TOML file as nested dictionaries. Raises `ConfigError` with the file's name where it is not TOML."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except (ConfigError, UnicodeDecodeError) as error:
+        return parse(read_limited(path, LIMIT).decode("utf-8"))
+    except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 

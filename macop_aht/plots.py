@@ -32,6 +32,7 @@ def pyplot() -> Any:
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'macop-aht[report]'") from error
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a dollar in a name is a dollar
     from matplotlib import pyplot as plt
 
     return plt

@@ -26,6 +26,42 @@ def hint(word: str, allowed: Iterable[object]) -> str:
     return f"{question}Allowed: {', '.join(names)}"
 
 
+def plain(text: object, longest: int | None = None) -> str:
+    """Return a text as a terminal may show it: control characters are escaped, and the middle of a longer text is left out."""
+    shown = "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in str(text))
+    if longest is None or len(shown) <= longest:
+        return shown
+    return f"{shown[: longest - 200]} [...] {shown[-200:]}"
+
+
+def show(text: object = "") -> None:
+    """Print a text that may come from a file: see `plain`."""
+    print(plain(text))
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """Return the content of a file; raise `ValueError` where it has more bytes than the limit, or never ends."""
+    with open(path, "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ValueError(f"it has more than {limit:,} bytes")
+    return content
+
+
+class TooLarge(MemoryError):
+    """Something does not fit into memory; the message says what to make smaller."""
+
+
+def require_memory(needed: int, what: str, remedy: str) -> None:
+    """Raise `TooLarge` where something needs more bytes than the machine has in all; unknown on some systems."""
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return
+    if needed > there:
+        raise TooLarge(f"{what} would need {needed / 1e9:,.0f} GB of {there / 1e9:,.0f} GB; {remedy}")
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file as `whole_file` does."""
     with whole_file(path) as file:
@@ -110,8 +146,12 @@ def require_free(folder: Path, lacking: str = "") -> None:
     `lacking` adds what is not in it, such as " and holds no run".
     """
     if folder.exists() and (not folder.is_dir() or any(path not in _leftovers(folder) for path in folder.iterdir())):
-        what = f"is not empty{lacking}" if folder.is_dir() else "is no folder"
-        raise FileExistsError(f"{folder} {what}; choose another folder, or remove it")
+        what = (
+            f"is not empty{lacking}; choose another folder, or remove it"
+            if folder.is_dir()
+            else "is no folder; name one"
+        )
+        raise FileExistsError(f"{folder} {what}")
 
 
 def clear_unfinished(folder: Path) -> None:

@@ -11,13 +11,13 @@ from macop_aht.campaign.processes import Processes
 from macop_aht.campaign.runner import Executor, Ledger, run
 from macop_aht.config import to_toml
 from macop_aht.runs.lock import folder_lock
-from macop_aht.util import write_whole
+from macop_aht.util import show, write_whole
 
 
 def conduct(
     campaign: Campaign,
     folder: Path,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = show,
     ray_address: str | None = None,
     left_out: Collection[str] = (),
 ) -> bool:

@@ -157,7 +157,11 @@ def _check_variations(campaign: Campaign) -> None:
 
 def read(path: Path) -> Campaign:
     """The campaign that a file describes."""
-    return from_mapping(Campaign, read_toml(path))
+    values = read_toml(path)
+    try:
+        return from_mapping(Campaign, values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from macop_aht.campaign.status import State, TaskStatus, read_statuses, recovere
 from macop_aht.config import differences
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.records import DamagedError, holds_run, settings_text
-from macop_aht.util import write_whole
+from macop_aht.util import show, write_whole
 
 POLL = 0.2  # seconds between two looks
 
@@ -66,7 +66,7 @@ class Ledger:
         folder: Path,
         tasks: Sequence[Task],
         left_out: Collection[str] = (),
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = show,
     ) -> None:
         self.folder, self.tasks, self._left_out = folder, tasks, left_out
         self.standing = {task.name: Standing() for task in tasks}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -42,7 +43,8 @@ FORMAT = "2"  # of the file; its last column says so in every row
 COLUMNS = {column.name: column.name.rstrip("_") for column in fields(Row)}  # by field
 HEADER = [*COLUMNS.values(), "format"]
 KINDS = {"seed": int, "episode": int, "return_": float, "length": int}  # the others are texts
-DAMAGES = (EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
+LONGEST = 2**18  # characters of a line
+DAMAGES = (csv.Error, EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
 
 
 def episode_rows(common: Row, played: Episodes, teammate: int) -> list[Row]:
@@ -100,7 +102,7 @@ def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the other lines."""
     try:
         with _open(path) as file:
-            header, *lines = csv.reader(file)
+            header, *lines = csv.reader(iter(lambda: file.readline(LONGEST), ""))  # a line may never end
     except DAMAGES as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return header, lines
@@ -119,4 +121,6 @@ def _row(line: dict[str, str]) -> Row:
     if line["format"] != FORMAT:
         raise ValueError(f"a row is of format {line['format']}; this version reads {FORMAT}. Upgrade macop-aht")
     values: dict[str, Any] = {name: KINDS.get(name, str)(line[column]) for name, column in COLUMNS.items()}
+    if not math.isfinite(values["return_"]):
+        raise ValueError(f"a return is {values['return_']}; it must be a finite number")
     return Row(**{**values, "won": {"": None, "0": False, "1": True}[line["won"]]})

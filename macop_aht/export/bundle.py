@@ -30,7 +30,7 @@ from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
-from macop_aht.util import whole_folder, write_whole
+from macop_aht.util import show, whole_folder, write_whole
 from macop_aht.version import __version__
 from macop_aht.zoo import graphs
 
@@ -124,7 +124,7 @@ def write_bundle(
     return manifest
 
 
-def export(source: Path, folder: Path, config: ExportConfig | None = None, say: Say = print) -> None:
+def export(source: Path, folder: Path, config: ExportConfig | None = None, say: Say = show) -> None:
     """Write the bundle of the ego of a finished run, or of another bundle, into a new folder.
 
     Raise `FileExistsError` where the folder is not empty, and `ValueError` where onnxruntime does not compute what torch

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from macop_aht.util import write_whole
-from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
+from macop_aht.util import read_limited, write_whole
+from macop_aht.zoo.cards import INDEX, LIMIT, Card, read_index, write_index
 
 NOTE = "change.json"  # the files of a change that is under way
 
@@ -44,7 +45,7 @@ def clean(folder: Path) -> None:
     note = folder / NOTE
     if note.is_file():
         named = {card.file for card in present(folder).values()}
-        for name in json.loads(note.read_text(encoding="utf-8")):
+        for name in _noted(note):
             if Path(name).name != name or not name.endswith(".onnx"):
                 raise ValueError(f"{note} names {name!r}, which is no file of a group; look at it, and remove it")
             (folder / f"{name}.unfinished").unlink(missing_ok=True)
@@ -53,6 +54,20 @@ def clean(folder: Path) -> None:
         note.unlink()
     for name in (NOTE, INDEX):
         (folder / f"{name}.unfinished").unlink(missing_ok=True)
+
+
+def _noted(note: Path) -> list[str]:
+    """Return the files that a note names; none where it cannot be read, since they are in nobody's way."""
+    try:
+        names = json.loads(read_limited(note, LIMIT))
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return names
+        raise ValueError("it is no list of names")
+    except (ValueError, RecursionError) as error:
+        warnings.warn(
+            f"{note} is damaged ({error}); files of an unfinished change may stay in {note.parent}", stacklevel=2
+        )
+        return []
 
 
 def present(folder: Path) -> dict[str, Card]:
