@@ -11,11 +11,12 @@ from sys import float_info
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from macop_aht.util import hint
+from macop_aht.util import hint, read_limited
 
 T = TypeVar("T")
-LARGEST = 2**63  # whole numbers are smaller
-TEXT_LIMIT = 1 << 20  # bytes of a TOML file
+LIMIT = 2**20  # bytes of a file
+DEPTH = 32  # levels of tables and lists in a file
+LARGEST = 2**63 - 1  # whole number
 
 
 class ConfigError(ValueError):
@@ -173,8 +174,8 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
         if not abs(value) <= float_info.max:
             raise ConfigError(f"{name} is {_shown(value)}; it must be a finite number")
         return float(value)
-    if wanted is int and isinstance(value, int) and not abs(value) < LARGEST:
-        raise ConfigError(f"{name} is {_shown(value)}; it must be below 2^63")
+    if wanted is int and isinstance(value, int) and not abs(value) <= LARGEST:
+        raise ConfigError(f"{name} is {_shown(value)}; it must be in {-LARGEST}..{LARGEST}")
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise ConfigError(f"{name} is {_shown(value)}; it must be of type {wanted.__name__}")
     return value
@@ -187,23 +188,26 @@ def _shown(value: Any) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML."""
+    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML, or nested more than `DEPTH` deep."""
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"it is nested too deeply; at most {DEPTH} levels are allowed") from error
     except ValueError as error:  # also of a number with thousands of digits
         raise ConfigError(f"this is not TOML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError("lists and tables are nested too deep") from error
+    level: list[Any] = [values]
+    for _ in range(DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+    if level:
+        raise ConfigError(f"it is nested too deeply; at most {DEPTH} levels are allowed")
+    return values
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return a TOML file as nested dictionaries. Raises `ConfigError` with the file's name where it is not TOML."""
     with of_file(path):
-        with open(path, "rb") as file:
-            content = file.read(TEXT_LIMIT + 1)
-        if len(content) > TEXT_LIMIT:
-            raise ConfigError(f"it has more than {TEXT_LIMIT} bytes")
-        return parse(content.decode("utf-8"))
+        return parse(read_limited(path, LIMIT).decode("utf-8"))
 
 
 @contextmanager

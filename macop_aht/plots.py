@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.drawing import COLOURS, FAINT, TILES
 from macop_aht.scenarios.spec import World
+from macop_aht.util import write_whole
 
 
 class Behaviour(Protocol):
@@ -30,6 +32,7 @@ def pyplot() -> Any:
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'macop-aht[report]'") from error
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a dollar in a name is a dollar
     from matplotlib import pyplot as plt
 
     return plt
@@ -129,8 +132,10 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
 
 
 def save(figure: Any, path: Path, tight: bool = True) -> None:
-    """Save a figure as a file, and close it."""
+    """Save a figure as a PNG file, and close it."""
     if tight:
         figure.tight_layout()
-    figure.savefig(path, dpi=110, bbox_inches=None if tight else "tight")
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=110, bbox_inches=None if tight else "tight")
+    write_whole(path, content.getvalue())
     pyplot().close(figure)

@@ -17,7 +17,7 @@ from macop_aht.runs.convert import rename
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.records import FORMAT, FormatError, read_text, table
-from macop_aht.util import write_whole
+from macop_aht.util import show, write_whole
 
 
 def find(path: Path) -> list[Path]:
@@ -26,7 +26,7 @@ def find(path: Path) -> list[Path]:
     return [file.parent for file in found if file.is_file() and _is_earlier(file)]
 
 
-def convert(folder: Path, say: Callable[[str], None] = print) -> None:
+def convert(folder: Path, say: Callable[[str], None] = show) -> None:
     """Convert a campaign's own files: first its settings, last `status.json`, as the mark of a converted folder."""
     with folder_lock(folder, "convert"):
         stored = folder / CAMPAIGN

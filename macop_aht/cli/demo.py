@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from macop_aht.episodes.matches import team_play
 from macop_aht.episodes.runner import Hook, Lockstep
 from macop_aht.policies import resolve
 from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.util import show, write_whole
 
 PAIRS = {
     "LBF1": "path-south",
@@ -64,7 +66,9 @@ def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
             pictures.append(Image.fromarray(picture))
 
     team_play(world, [policy] * world.n_agents, 1, seed, [Camera()])
-    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=200, loop=0)
+    content = io.BytesIO()
+    pictures[0].save(content, "GIF", save_all=True, append_images=pictures[1:], duration=200, loop=0)
+    write_whole(Path(path), content.getvalue())
     return len(pictures)
 
 
@@ -91,23 +95,23 @@ def learn(folder: Path, scenario: str = "LBF4", seed: int = 0) -> None:
     alone.run()
     ours, theirs = (cross_returns(setup, net, groups, setup.phase_seed(1_001)) for net in (ego, alone.learner.net))
     behaviours = watch_self_play(setup.world, groups, 32, setup.phase_seed(1_000), setup.device)
-    print(f"\n{'group':8}{'outcome':16}{'self-play':>10}{'our ego':>10}{'self-play agent':>24}")
+    show(f"\n{'group':8}{'outcome':16}{'self-play':>10}{'our ego':>10}{'self-play agent':>24}")
     for k, (name, behaviour) in enumerate(zip(finished.result.names, behaviours, strict=True)):
         head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
         figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
-        print(f"{name:8}{behaviour.outcome:16}{figures}")
+        show(f"{name:8}{behaviour.outcome:16}{figures}")
     found = sorted({behaviour.outcome for behaviour in behaviours if behaviour.outcome})
-    print(f"\ndifferent outcomes: {len(found)} ({', '.join(found)})")
-    print(
+    show(f"\ndifferent outcomes: {len(found)} ({', '.join(found)})")
+    show(
         f"mean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} other episodes with each group"
     )
 
 
 def main(gif: str | Path, episodes: int = 256) -> None:
     """Print the table and write the animated GIF."""
-    print(f"{'scenario':10}{'scripted teammate':20}{'self-play':>14}{'with a random ego':>20}")
+    show(f"{'scenario':10}{'scripted teammate':20}{'self-play':>14}{'with a random ego':>20}")
     for name, script, matched, mixed in table(episodes):
-        print(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
-    print(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
+        show(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
+    show(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
     count = film("SMAC1", PAIRS["SMAC1"], gif)
-    print(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")
+    show(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")

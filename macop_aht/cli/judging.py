@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macop_aht.cli.options import Commands, new_file, positive, seed
+from macop_aht.util import show
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -23,7 +24,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         for agent in agents
         for row in evaluate(agent, scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
     ]
-    print(table(rows))
+    show(table(rows))
     if arguments.csv:
         write_rows(rows, arguments.csv)
     if arguments.html:
@@ -38,8 +39,8 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     found = compare(read_rows(Path(arguments.first)), read_rows(Path(arguments.second)))
     chance = "no difference to test" if found.p is None else f"p = {found.p:.3f} (Wilcoxon, paired by teammate)"
-    print(f"{found.teammates} teammates in common: {found.first:.3f} and {found.second:.3f}")
-    print(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
+    show(f"{found.teammates} teammates in common: {found.first:.3f} and {found.second:.3f}")
+    show(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
 
 
 def _crossplay(arguments: argparse.Namespace) -> None:
@@ -51,12 +52,12 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     policies = [policy for spec in arguments.policies for policy in resolve(spec, world, arguments.scenario)]
     returns = crossplay.matrix(world, policies, arguments.episodes, arguments.seed)
     names = [policy.name.removeprefix("scripted:").removeprefix("zoo:") for policy in policies]
-    print(crossplay.summary(returns))
+    show(crossplay.summary(returns))
     title = f"{arguments.scenario}: ego in the row, teammate in the column"
     written = crossplay.write(returns, names, title, arguments.out)
-    print(f"wrote {', '.join(map(str, written))}")
+    show(f"wrote {', '.join(map(str, written))}")
     if len(written) == 1:
-        print("no plot was written, which needs matplotlib: pip install 'macop-aht[report]'")
+        show("no plot was written, which needs matplotlib: pip install 'macop-aht[report]'")
 
 
 def _pool(arguments: argparse.Namespace) -> None:

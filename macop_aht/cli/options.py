@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from macop_aht.config import LARGEST
+from macop_aht.util import plain
+
+MOST = 10**7  # of things that are counted, such as episodes
 Commands = Any  # argparse's subparsers; their type has no name outside of it
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are safe to print."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(plain(message, 500))
+
+
 def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    """Return a number of things, at least 1."""
+    return _whole(text, 1, MOST)
 
 
 def seed(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
+    """Return a seed, or another whole number of at least 0."""
+    return _whole(text, 0, LARGEST)
+
+
+def number(text: str) -> float:
+    """Return a finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number of at least 0")
+    return value
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdigit() and len(digits) <= len(str(most)) and least <= int(digits) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least} and at most {most}")
+    return int(digits)
 
 
 def new_file(text: str) -> Path:

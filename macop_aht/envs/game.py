@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.policies import resolve
 from macop_aht.policies.population import Population
 from macop_aht.scenarios import Family, Scenario, build_with
@@ -49,10 +49,9 @@ class Game:
 
         This call comes first, so that a mistake in the options changes nothing.
         """
-        if not options:
-            return None
-        warn_of_unknown(options, OPTIONS)
-        wanted = options.get("teammate")
+        given = checked_options(options)
+        warn_of_unknown(given, OPTIONS)
+        wanted = given.get("teammate")
         return None if wanted is None else self.population.index(wanted)
 
     def reset(self, rows: np.ndarray, chosen: int | None = None) -> None:
@@ -69,7 +68,14 @@ class Game:
         self.batch.step(self.action)
 
 
-def warn_of_unknown(options: dict[str, Any], known: tuple[str, ...]) -> None:
+def checked_options(options: Any) -> Mapping[str, Any]:
+    """Return the options of `reset`, none for None. Raises `TypeError` unless they are a dictionary."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options is {options!r}; give a dictionary, such as {{'teammate': 'nearest'}}")
+    return options or {}
+
+
+def warn_of_unknown(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
     """Warn of every reset option that is not known."""
     for name in set(options) - set(known):
         told = hint(name, known) if known else "none are known here"

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from macop_aht.envs.game import Game, checked_action, checked_seed
+from macop_aht.envs.game import Game, checked_action, checked_options, checked_seed
 from macop_aht.scenarios import Family, Scenario, World
 from macop_aht.scenarios.drawing import Screen
 
@@ -70,7 +70,7 @@ class MacopVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        options = dict(options or {})
+        options = dict(checked_options(options))
         rows = self._reset_mask(options.pop("reset_mask", None))
         chosen = self._game.chosen(options)
         self._seed(seed, rows)

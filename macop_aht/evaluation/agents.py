@@ -175,6 +175,6 @@ def _made(module: str, factory: str, world: World) -> object:
     """What `factory(world)` in that module returns."""
     try:
         make = getattr(paths.module(module), factory)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise ValueError(f"there is no agent {module}:{factory} ({error}); allowed are {ALLOWED}") from error
     return make(world)

@@ -24,7 +24,7 @@ from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs, store
-from macop_aht.zoo.cards import Card, Split, generator_of
+from macop_aht.zoo.cards import INDEX, Card, Split, generator_of
 
 EPISODES = 100  # the number of episodes behind every figure on a card
 SEED = 77_000  # of these episodes
@@ -271,11 +271,17 @@ def response(world: World, responder: OnnxPolicy, group: OnnxPolicy) -> float:
 def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Give for every group: scenario, name, and what is wrong with its card, "" for nothing.
 
-    The file is checked and all figures are recomputed, the best response with the responder that the card names.
+    The file is checked and all figures are recomputed, the best response with the responder that the card names. Where the
+    scenario is unknown or its index cannot be read, that is told in place of its groups.
     """
     for scenario in scenarios:
+        try:
+            cards = zoo.cards(scenario, target)
+        except (ValueError, KeyError, OSError) as error:
+            yield scenario, INDEX, str(error.args[0] if isinstance(error, KeyError) else error)
+            continue
         world = build(scenario)
-        for name, card in zoo.cards(scenario, target).items():
+        for name, card in cards.items():
             yield scenario, name, _complaint(world, card, target)
 
 
@@ -285,7 +291,7 @@ def _complaint(world: World, card: Card, target: Path) -> str:
         self_play, outcomes = figures(world, group)
         best = response(world, responder, group)
     except (ValueError, KeyError, OSError) as error:
-        return str(error)
+        return str(error.args[0] if isinstance(error, KeyError) else error)
     if _off(self_play, card.self_play):
         return f"its self-play is {self_play:.3f}, the card says {card.self_play:.3f}"
     if outcomes[:1] != card.outcomes[:1]:

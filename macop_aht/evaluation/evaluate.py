@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from macop_aht import zoo
+from macop_aht.config import LARGEST
 from macop_aht.episodes.matches import BATCH, Ego, play
 from macop_aht.episodes.runner import Episodes
 from macop_aht.evaluation.bundles import Bundle
@@ -17,6 +18,7 @@ from macop_aht.paths import commit
 from macop_aht.policies import resolve
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import require, whole
 from macop_aht.zoo.cards import method_of
 
 KNOWN = ("scripted:", "zoo:", "random")  # names that stand for one policy only
@@ -43,7 +45,13 @@ def evaluate(
     seed: int = 0,
     size: int = BATCH,
 ) -> list[Row]:
-    """Return a row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
+    """Return a row per episode with every teammate that the specs name; `seen` are specs of those it was trained with.
+
+    Raises `ValueError` where there are no teammates or episodes.
+    """
+    whole("episodes", episodes, 1)
+    whole("seed", seed, 0, LARGEST)
+    require(len(teammates) > 0, "there are no teammates; give at least one, such as 'scripted'")
     world = build(scenario)
     known: dict[str, Policy] = {}
     for teammate in (teammate for spec in teammates for teammate in resolve(spec, world, scenario)):

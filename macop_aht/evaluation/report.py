@@ -15,6 +15,7 @@ from macop_aht import plots
 from macop_aht.evaluation.evaluate import TIERS, lines
 from macop_aht.evaluation.rows import Row
 from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.util import write_whole
 
 RETURNS = ("mean", "interquartile mean", "over the best response", "worst tenth")
 STYLE = """
@@ -42,7 +43,7 @@ def write(rows: Sequence[Row], path: Path) -> None:
 <h2>Distribution of the returns</h2><img alt="share of teammates above a return" src="{_picture(_profile(rows))}">
 </body></html>
 """
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page)
 
 
 def _picture(figure: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from macop_aht.learner import kernels
 from macop_aht.learner.networks import Shape
 from macop_aht.scenarios.spec import World
+from macop_aht.util import require_memory
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Replay:
         self.shape, self.capacity, self.limit, self.rings = Shape.of(world), capacity, world.limit, rings
         population *= rings
         steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
+        needed = math.prod(steps) * (agents * (4 * obs + actions + 8) + 4 * state + 4)
+        require_memory(needed, f"a replay of {capacity:,} episodes for each of {population:,}", "make capacity smaller")
         self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
         self.mask = np.zeros((*steps, agents, actions), dtype=np.bool_)
         self.state = np.zeros((*steps, state), dtype=np.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from macop_aht.config import at_least, changed, from_mapping, of_file, read_toml
+from macop_aht.config import LARGEST, at_least, changed, from_mapping, of_file, read_toml, within
 from macop_aht.learner.device import choose_device
 from macop_aht.methods import (
     clear,
@@ -214,7 +214,7 @@ class MethodRun:
         )
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "seed")
+        within(self, 0, LARGEST, "seed")
         at_least(self, 1, "threads")
         method = find(self.method)
         if type(self.config) is not method.config:

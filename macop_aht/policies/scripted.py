@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.policies.protocol import Array, Decision
 from macop_aht.scenarios.spec import Script, World
 

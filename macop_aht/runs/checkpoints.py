@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 
 from macop_aht.runs.records import FormatError
+from macop_aht.util import whole_file
 
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NOTE = "note.json"
@@ -76,18 +77,12 @@ def _files(folder: Path) -> list[Path]:
 
 def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
     """Write a file that is whole or not there; until then, what was there before stands. Raises `CheckpointError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
+    encoded = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
     try:
-        with open(unfinished, "w+b") as file:
-            encoded = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
+        with whole_file(path) as file:
             np.savez(file, allow_pickle=False, **{_NOTE: encoded}, **flatten(arrays))
             _seal(file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         raise CheckpointError(
             f"cannot write {path}: {why}. Files that were written before are intact. Free disk space, then resume with --resume"

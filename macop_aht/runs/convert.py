@@ -26,7 +26,7 @@ from macop_aht.config import parse
 from macop_aht.runs import checkpoints
 from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.records import FORMAT, SETTINGS, Summary, read_text
-from macop_aht.util import write_whole
+from macop_aht.util import show, write_whole
 
 RENAMED = {"alpha_keep": "alpha_distil"}  # settings
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, checkpoints.CheckpointError)
@@ -38,7 +38,7 @@ def find(path: Path) -> list[Path]:
     return [file.parent for file in found if file.is_file() and _is_earlier(file)]
 
 
-def convert(folder: Path, say: Callable[[str], None] = print) -> None:
+def convert(folder: Path, say: Callable[[str], None] = show) -> None:
     """Convert a run's folder. What cannot be read stays as it is, and is told; a resumed run does such a phase again."""
     with folder_lock(folder, "convert"):
         for path in sorted([*folder.glob("phases/*.npz"), *folder.glob("checkpoints/*.npz")]):

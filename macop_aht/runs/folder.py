@@ -16,8 +16,9 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,7 @@ from macop_aht.runs import checkpoints
 from macop_aht.runs.metrics import Metrics
 from macop_aht.runs.records import (
     SETTINGS,
+    DamagedError,
     Decision,
     Part,
     PhaseNote,
@@ -46,7 +48,7 @@ from macop_aht.runs.records import (
     table,
 )
 from macop_aht.scenarios import build, find
-from macop_aht.util import write_whole
+from macop_aht.util import clear_unfinished, require_free, write_csv, write_whole
 
 SELF_PLAY, SEQUENCE = "selfplay", "sequence"  # what stands for a method in runs of these commands
 BORROWED = "groups"  # the phase in which the groups of another run are taken
@@ -121,13 +123,17 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
-        return (self._result if self.method == SELF_PLAY else self._summary).exists()
+        """Whether the run has come to its end. One whose mark is damaged comes there again when it is resumed."""
+        try:
+            return self._mark.exists() and bool(self._record(self._mark))
+        except DamagedError:
+            return False
 
     def require_finished(self) -> None:
         """Raise where the run has not come to its end, or files of its phases are gone."""
-        if not self.finished:
+        if not self._mark.exists():
             raise ValueError(f"the run in {self.path} is not finished; resume it with --resume first")
+        self._record(self._mark)
         phases = [] if self.method == SELF_PLAY else [decision.phase for decision in self.decisions()]
         missing = [self.phase_file(name).name for name in phases if not self.has_phase(name)]
         if missing:
@@ -152,11 +158,11 @@ class RunFolder:
 
     def summary(self) -> Summary:
         """What a finished run has come to."""
-        return Summary.parse(table(read_text(self._summary), str(self._summary)), str(self._summary), self.path)
+        return Summary.parse(self._record(self._summary), str(self._summary), self.path)
 
     def result(self) -> SelfPlayResult:
         """What a finished run of self-play has come to."""
-        return SelfPlayResult.parse(table(read_text(self._result), str(self._result)), str(self._result), self.path)
+        return SelfPlayResult.parse(self._record(self._result), str(self._result), self.path)
 
     @property
     def order(self) -> list[str]:
@@ -173,8 +179,13 @@ class RunFolder:
     def parts(self) -> list[Part]:
         """How long each part of the run took, and with what code; those that are known."""
         try:
-            return parse_parts(read_text(self._parts), str(self._parts), self.path)
-        except (OSError, ValueError):
+            return parse_parts(self._record(self._parts), str(self._parts), self.path)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            warnings.warn(
+                f"{self._parts} cannot be read ({error}); the minutes of earlier parts are lost", stacklevel=2
+            )
             return []
 
     @property
@@ -253,12 +264,13 @@ class RunFolder:
         """
         if self.exists:
             self._check_same(run, resume)
-            return
-        if resume and not self.path.exists():
+        elif resume and not self.path.exists():
             raise FileNotFoundError(f"there is no run in {self.path} to resume; leave out --resume to start one")
-        if self.path.exists() and any(self.path.iterdir()):
-            raise FileExistsError(f"{self.path} is not empty and holds no run; choose another folder")
-        write_whole(self.settings_file, settings_text(run))
+        else:
+            require_free(self.path, " and holds no run")
+            write_whole(self.settings_file, settings_text(run))
+        for folder in (self.path, self.path / "phases", self.checkpoints):
+            clear_unfinished(folder)
 
     def _check_same(self, run: Any, resume: bool) -> None:
         if not resume:
@@ -296,6 +308,8 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self._decisions, "w" if first else "a", encoding="utf-8") as file:
             file.write(decision.line())
+            file.flush()
+            os.fsync(file.fileno())
 
     def metrics(self, kept: int) -> Metrics:
         """Open the metrics, of which `kept` bytes stand."""
@@ -324,8 +338,9 @@ class RunFolder:
     def write_report(self, text: str, matrix: np.ndarray, names: Sequence[str]) -> None:
         """Write the table of a finished run, and the returns of heads with groups: (K,P)."""
         write_whole(self.path / "summary.md", text)
-        with open(self.path / "crossplay.csv", "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([["head", *names], *([k, *row] for k, row in enumerate(matrix.tolist()))])
+        write_csv(
+            self.path / "crossplay.csv", [["head", *names], *([k, *row] for k, row in enumerate(matrix.tolist()))]
+        )
 
     def write_summary(self, summary: Summary) -> None:
         """Mark the run as finished."""
@@ -336,6 +351,15 @@ class RunFolder:
         write_whole(self._result, result.text())
 
     # --- Files
+
+    @staticmethod
+    def _record(path: Path) -> dict[str, Any]:
+        return table(read_text(path), str(path))
+
+    @property
+    def _mark(self) -> Path:
+        """The record that is written last of all."""
+        return self._result if self.method == SELF_PLAY else self._summary
 
     @property
     def _metrics(self) -> Path:

@@ -15,6 +15,7 @@ from macop_aht.runs.checkpoints import CheckpointError, MisfitError, fitting
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.metrics import LOG_EVERY, Metrics
 from macop_aht.runs.records import Decision, PhaseNote
+from macop_aht.util import show
 
 
 class Kept(Protocol):
@@ -52,7 +53,7 @@ class Journal:
     def __init__(
         self,
         folder: Path,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = show,
         show: Callable[[Status], None] | None = None,
     ) -> None:
         """`say` is told what was decided, `show` how far the phase is that is being trained."""

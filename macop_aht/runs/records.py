@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from macop_aht.config import ConfigError, from_mapping, to_toml
+from macop_aht.util import read_limited
 
 FORMAT = 2  # of run folders and of every record in them; 1 had none written down
 SETTINGS = "run.toml"  # the file in which a run's settings are
 PHASE = re.compile(r"(?=.{0,64}$)[a-z]+(-[a-z0-9]+)*|")  # what a phase may be called, as its file is called so too
 LIMIT = 256 << 20  # bytes of a record's file
+REMEDY = "--resume makes the run whole again"
 T = TypeVar("T")
 
 
@@ -37,26 +39,26 @@ class FormatError(ValueError):
     """A file is of another format than this version reads; the message says what to do."""
 
 
+class DamagedError(FormatError):
+    """A record cannot be read; the message has its file and what to do."""
+
+
 def read_text(path: Path) -> str:
-    """Return the text of a record's file; raise `FormatError` where it is none, or is too long."""
-    with open(path, "rb") as file:
-        content = file.read(LIMIT + 1)
-    if len(content) > LIMIT:
-        raise FormatError(f"{path} has more than {LIMIT} bytes, which no run writes")
+    """Return the text of a record's file; raise `DamagedError` where it is none, or is too long."""
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is damaged: {error}") from error
+        return read_limited(path, LIMIT).decode("utf-8")
+    except ValueError as error:
+        raise DamagedError(f"{path} is damaged ({error}); {REMEDY}") from error
 
 
-def table(text: str, where: str) -> dict[str, Any]:
-    """Return a table of JSON; raise `FormatError` where the text is none."""
+def table(text: str, where: str, remedy: str = REMEDY) -> dict[str, Any]:
+    """Return a table of JSON; raise `DamagedError` where the text is none."""
     try:
         found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ValueError("it is no table of keys and values")
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{where} is damaged: {error}") from error
-    if not isinstance(found, dict):
-        raise FormatError(f"{where} is damaged: a table of keys and values is expected")
+        raise DamagedError(f"{where} is damaged ({error}); {remedy}") from error
     return found
 
 
@@ -212,9 +214,9 @@ class Parts:
     parts: list[Part]
 
 
-def parse_parts(text: str, where: str, convert: Path | str) -> list[Part]:
+def parse_parts(values: Mapping[str, Any], where: str, convert: Path | str) -> list[Part]:
     """Return the parts in order."""
-    return from_values(Parts, check_format(table(text, where), where, convert), where).parts
+    return from_values(Parts, check_format(values, where, convert), where).parts
 
 
 def parts_text(parts: Sequence[Part]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.config import from_mapping, of_file
+from macop_aht.config import LARGEST, at_least, from_mapping, of_file, within
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.phase import AnyTraining
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
@@ -22,6 +22,7 @@ from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.metrics import LOG_EVERY, Metrics
 from macop_aht.runs.records import SelfPlayResult
 from macop_aht.scenarios import build
+from macop_aht.util import show
 
 CHECKPOINT_SHARE = 0.05  # of the time that checkpoints may take
 
@@ -35,6 +36,10 @@ class SelfPlayRun:
     threads: int = 1
     training: SelfPlayConfig = field(default_factory=SelfPlayConfig)
 
+    def __post_init__(self) -> None:
+        within(self, 0, LARGEST, "seed")
+        at_least(self, 1, "threads")
+
 
 def self_play(
     run: SelfPlayRun,
@@ -43,7 +48,7 @@ def self_play(
     device: str = "auto",
     checkpoint_every: float = 60.0,  # seconds; 0: after every step
     watch: Callable[[Progress], None] | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = show,
 ) -> SelfPlayResult:
     """Train, or go on training, to the end; return every team's greedy self-play return. The folder is then finished.
 

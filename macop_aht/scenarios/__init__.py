@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -121,10 +121,14 @@ def build_with(scenario: str | Scenario | Family | World, changes: dict[str, Any
     if isinstance(scenario, str):
         scenario = find(scenario)
     family = scenario.family if isinstance(scenario, Scenario) else scenario
-    allowed = [*also, *(field.name for field in fields(family))]  # type: ignore[arg-type]
+    if not is_dataclass(family) or isinstance(family, type):
+        raise TypeError(
+            f"scenario is {family!r}; give a name such as 'LBF4', or a family such as LevelBasedForaging(...)"
+        )
+    allowed = [*also, *(field.name for field in fields(family))]
     for name in changes:
         if name == "max_episode_steps":
             raise TypeError("unknown parameter 'max_episode_steps'; the scenarios call it 'limit'")
         if name not in allowed:
             raise TypeError(f"unknown parameter {name!r}; {hint(name, allowed)}")
-    return _build(replace(family, **changes) if changes else family)  # type: ignore[type-var]
+    return _build(replace(family, **changes) if changes else family)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.binding import bind
 from macop_aht.scenarios.spec import World
+from macop_aht.util import require_memory
 
 
 @njit(cache=True)
@@ -33,6 +34,13 @@ def _settle(clock, limit, reward, terminated, truncated, score):
         score[b] += reward[b]
 
 
+def _bytes(world: World) -> int:
+    """Return about how many bytes an environment takes, with teammates in it."""
+    state = sum(part.nbytes for part in world.allocate(1))
+    agent = 4 * len(world.observations) + len(world.actions) + 100
+    return state + world.n_agents * agent + 8 * (world.reset_draws + world.step_draws)
+
+
 class Batch:
     """B environments of one world, without teammates: the caller gives every agent's action.
 
@@ -46,6 +54,9 @@ class Batch:
     """
 
     def __init__(self, world: World, size: int) -> None:
+        require_memory(
+            size * _bytes(world), f"{size:,} environments", "make fewer of them, such as with num_envs or --envs"
+        )
         self.world, self.size = world, size
         self.state = world.allocate(size)
         self.obs = np.zeros((size, world.n_agents, len(world.observations)), dtype=np.float32)

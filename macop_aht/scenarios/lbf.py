@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import lbf_scripts
 from macop_aht.scenarios.lbf_scripts import FREE, MOVES, WALL
 from macop_aht.scenarios.spec import Cell, Kernels, World, cell, cells, make_whole, require, require_teammate

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import particle_scripts
 from macop_aht.scenarios.particle_scripts import DAMPING, DT, MOVES, OTHERS, SELF, VELOCITY
 from macop_aht.scenarios.spec import (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Cell = tuple[int, int]
 Point = tuple[float, float]
+MOST = 10**9  # of anything that is counted
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,10 @@ def require_teammate(controllable: int, n_agents: int) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and isfinite(value)
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def require_positive(thing: object, *names: str) -> None:
@@ -135,15 +139,16 @@ def entries(name: str, value: Iterable[Any], what: str) -> tuple[Any, ...]:
         raise TypeError(f"{name} is {value!r}; give a sequence of {what}") from None
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """Return a number of any integer type as an int. Raises for other types, and below `least`."""
+def whole(name: str, value: Any, least: int, most: int = MOST) -> int:
+    """Return a number of any integer type as an int. Raises for other types, below `least` and above `most`."""
     bound = "a positive whole number" if least == 1 else f"a whole number, at least {least}"
+    bound += "" if not isinstance(value, int) or value <= most else f" and at most {most}"
     problem = f"{name} is {value!r}; it must be {bound}"
     try:
         number = index(value)
     except TypeError:
         raise TypeError(problem) from None
-    require(number >= least, problem)
+    require(least <= number <= most, problem)
     return number
 
 

@@ -337,6 +337,19 @@ def test_what_is_done_stands_until_its_settings_change(tmp_path):
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("damage", [b"", b"\0\xff" * 9, b"[" * 99_999, b'{"format": 2, "tasks": 3}', b"null"])
+def test_a_damaged_status_is_made_again_from_the_runs(tmp_path, damage, capsys):
+    pretend(tmp_path)
+    for task in tasks(PLAN)[:-1]:
+        shutil.copy(tmp_path / f"{task.name}.toml", tmp_path / task.name / "run.toml")
+    (tmp_path / "LBF4/fcp/0/summary.json").unlink()
+    (tmp_path / "status.json").write_bytes(damage)
+    assert list(pretend(tmp_path)[2].begun) == ["LBF4/fcp/0", "LBF4/evaluation"]
+    assert f"{tmp_path / 'status.json'} is damaged" in capsys.readouterr().out
+    assert pretend(tmp_path)[2].begun == {}
+
+
+@pytest.mark.usefixtures("hasty")
 def test_other_settings_are_refused_where_runs_are_there(tmp_path):
     pretend(tmp_path)
     changed = replace(PLAN, device="cpu", episodes=4, settings={"fcp": {"test_episodes": 8}})

@@ -22,7 +22,7 @@ from macop_aht.learner.training import TrainingConfig
 from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.lock import LockedError, folder_lock
-from macop_aht.runs.records import FormatError, PhaseNote, Summary
+from macop_aht.runs.records import DamagedError, FormatError, Part, PhaseNote, Summary
 from macop_aht.runs.selfplay import SelfPlayRun, read_run, self_play
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
@@ -159,6 +159,40 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(undisturbed, tmp_path, monk
     assert not list((folder / "checkpoints").glob("*.unfinished"))
     self_play(RUN, folder, resume=True, device="cpu", say=lambda line: None)
     assert_same_run(folder, undisturbed)
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"format": 2,', b"\xff\0", b"[" * 99_999, b"null"])
+def test_a_damaged_mark_of_a_finished_run_is_made_again(undisturbed, tmp_path, damage):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    (folder / "result.json").write_bytes(damage)
+    (folder / "checkpoints" / "checkpoint-000000007.npz.unfinished").write_text("left by a killed process")
+    assert not RunFolder(folder).finished
+    with pytest.raises(DamagedError, match=r"result\.json is damaged .* --resume makes the run whole again"):
+        RunFolder(folder).require_finished()
+    self_play(RUN, folder, resume=True, device="cpu", say=lambda line: None)
+    assert_same_run(folder, undisturbed)
+    assert not list(folder.rglob("*.unfinished"))
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    run.begin(RUN, resume=False)
+    run.add_part(Part(1.0, "abc"))
+    (run.path / "parts.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"parts\.json cannot be read .* minutes of earlier parts are lost"):
+        assert run.add_part(Part(2.0, "def")) == [Part(2.0, "def")]
+    assert run.minutes == 2.0
+    (run.path / "decisions.jsonl").write_text('{"format": 2, "phase": "a"}\n{"format": 2, "pha')
+    with pytest.raises(DamagedError, match=r"decisions\.jsonl is damaged"):
+        run.decisions()
+
+
+def test_what_a_killed_process_was_writing_does_not_stop_the_next(tmp_path):
+    (tmp_path / "run.toml.unfinished").write_text("format = ")
+    with pytest.raises(FileExistsError, match="not empty"):
+        RunFolder(tmp_path.parent).begin(RUN, resume=False)
+    RunFolder(tmp_path).begin(RUN, resume=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
 
 
 def test_folders_are_not_mixed_up(undisturbed, tmp_path):

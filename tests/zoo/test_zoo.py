@@ -230,6 +230,53 @@ def test_a_damaged_index_says_what_is_wrong(small_zoo):
         zoo.list("LBF4")
 
 
+def test_a_damaged_file_stops_those_alone_who_need_it(small_zoo):
+    (small_zoo / "LBF4" / "macop-0.onnx").write_bytes(b"damaged")
+    assert [policy.name for policy in zoo.split("LBF4", "test")] == ["zoo:macop/2"]
+    env = gym.make("MacopLBF4-v0", teammate="zoo:test")
+    assert env.reset(seed=0)[1]["teammate"] == "zoo:macop/2"
+    assert {row.teammate for row in macop_aht.evaluate("random", "LBF4", ["zoo:test"], 2)} == {"zoo:macop/2"}
+    with pytest.raises(ValueError, match=r"macop-0\.onnx is not the file of macop/0"):
+        zoo.split("LBF4", "train")
+
+
+def test_verify_goes_on_after_what_it_cannot_read(small_zoo, capsys):
+    for scenario in ("LBF1", "Mine"):
+        shutil.copytree(small_zoo / "LBF4", small_zoo / scenario)
+    (small_zoo / "LBF1" / INDEX).write_text("[" * 99_999)
+    (small_zoo / "LBF4" / "macop-0.onnx").write_bytes(b"damaged")
+    assert main(["zoo", "verify"]) == 2
+    told, problem = capsys.readouterr()
+    lines = [line.partition(": ") for line in told.splitlines()]
+    assert [who for who, _, _ in lines] == [
+        "LBF1 index.json", "LBF4 macop/0", "LBF4 macop/1", "LBF4 macop/2", "Mine index.json"
+    ]  # fmt: skip
+    assert "LBF1/index.json cannot be read" in lines[0][2]
+    assert "its sha-256 is not the one on its card" in lines[1][2]
+    assert "its self-play is" in lines[2][2]
+    assert "unknown scenario 'Mine'" in lines[4][2]
+    assert "3 groups are not as their cards say; there is no telling of LBF1, Mine in" in problem
+
+
+def test_nothing_in_an_index_steers_the_terminal(small_zoo, capsys):
+    path = small_zoo / "LBF4" / INDEX
+    path.write_text(path.read_text().replace('"group": "0/0"', '"group": "0/0\\u001b[31m"', 1))
+    assert main(["zoo", "list", "LBF4"]) == 2
+    assert "has control characters among its texts" in capsys.readouterr().err
+    path.write_text('{"format": 2, "\\u001b[31m": 3}')
+    assert main(["zoo", "list", "LBF4"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_damaged_note_of_a_change_is_told_and_goes(small_zoo):
+    note = small_zoo / "LBF4" / store.NOTE
+    for content in ("[", "3", "[" * 99_999):
+        note.write_text(content)
+        with pytest.warns(UserWarning, match=r"change\.json is damaged .* may stay in"):
+            store.clean(small_zoo / "LBF4")
+        assert not note.exists()
+
+
 def test_places(tmp_path, monkeypatch):
     monkeypatch.delenv("MACOP_ZOO", raising=False)
     assert paths.find("zoo") == paths.PACKAGE.parent / "zoo"  # the checkout's
