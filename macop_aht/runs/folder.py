@@ -138,8 +138,8 @@ class RunFolder:
         missing = [self.phase_file(name).name for name in phases if not self.has_phase(name)]
         if missing:
             raise FileNotFoundError(
-                f"{self.path / 'phases'} lacks {', '.join(missing)}, which {self._decisions.name} names; --resume makes the run "
-                "whole again"
+                f"{self.path / 'phases'} lacks {', '.join(missing)}; --resume makes the run whole again "
+                f"({self._decisions.name} says what there was)"
             )
 
     def require_ego(self) -> None:
