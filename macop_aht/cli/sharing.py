@@ -50,10 +50,10 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
 def _zoo_verify(arguments: argparse.Namespace) -> None:
     from macop_aht import paths
     from macop_aht.evaluation.curation import verify
-    from macop_aht.scenarios import SCENARIOS
+    from macop_aht.scenarios import SCENARIOS, find
 
     target, wrong = paths.find("zoo", arguments.zoo), 0
-    asked = arguments.scenarios or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
+    asked = [find(name).name if ":" in name else name for name in arguments.scenarios] or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
     strangers = [name for name in asked if name not in SCENARIOS]
     if strangers:
         raise ValueError(

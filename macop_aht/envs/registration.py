@@ -54,7 +54,7 @@ def register(name: str, family: Family, about: str = "") -> str:
     if isinstance(family, type) or not callable(getattr(family, "build", None)):
         raise TypeError(
             f"family is {family!r}; give parameters such as LevelBasedForaging(...), PredatorPrey(...), "
-            "CooperativeNavigation(...) or Combat(...)"
+            "CooperativeNavigation(...) or Combat(...), or External(make=...) for an environment of yours"
         )
     if name not in SCENARIOS:
         SCENARIOS[name] = Scenario(name, family, about or (type(family).__doc__ or "").split("\n")[0])

@@ -22,7 +22,7 @@ from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
 from macop_aht.policies.prefixes import prefixes
 from macop_aht.runs.records import holds_run
-from macop_aht.scenarios import build
+from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.spec import World
 
 TEAMMATES = ("zoo:test", "scripted")  # the default of an evaluation
@@ -38,6 +38,10 @@ def scenario_of(texts: Sequence[str]) -> str:
     if not told:
         raise ValueError(
             f"{', '.join(texts)}: not a bundle, so the scenario is unknown; name it, such as --scenario LBF4"
+        )
+    if ":" in told[0] and re.sub(r"\W", "_", told[0]) not in SCENARIOS:  # a bundle from elsewhere imports nothing unasked
+        raise ValueError(
+            f"{texts[0]} plays {told[0]}, an environment that a module of yours makes; confirm it with --scenario {told[0]}"
         )
     return told[0]
 

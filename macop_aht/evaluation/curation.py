@@ -21,7 +21,7 @@ from macop_aht.onnx_format import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Array, Decision
 from macop_aht.runs.lock import folder_lock
-from macop_aht.scenarios import build
+from macop_aht.scenarios import build, find
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs, store
 from macop_aht.zoo.cards import Card, Split, generator_of
@@ -62,7 +62,7 @@ def read_run(folder: Path) -> Run:
     generator = generator_of(run.method)
     run.require_finished()
     groups = [Found(name, member_weights(group, 0)) for name, group in run.generated().items()]
-    return Run(run.scenario, generator, run.seed, run.settings_hash, groups)
+    return Run(find(run.scenario).name, generator, run.seed, run.settings_hash, groups)
 
 
 # --- Adding
