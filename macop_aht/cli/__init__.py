@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import sysconfig
 import traceback
@@ -10,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macop_aht import paths
-from macop_aht.cli import browsing, campaigns, converting, judging, sharing, training
+from macop_aht.cli import browsing, campaigns, checking, converting, judging, sharing, training
 from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
-    browsing.add_scenarios, browsing.add_teammates, browsing.add_demo,
+    browsing.add_scenarios, browsing.add_teammates, browsing.add_demo, checking.add_check,
     training.add_selfplay, training.add_train, training.add_sequence,
     judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
     campaigns.add_campaign, campaigns.add_reproduce,
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         words = _imported(words)
         arguments = _parser(words).parse_args(words)
+        if getattr(arguments, "workers", None):
+            os.environ[paths.WORKERS] = str(arguments.workers)
         code = arguments.run(arguments)
     except KeyboardInterrupt:
         print("macop: stopped; resume a run with --resume, a campaign with the same command", file=sys.stderr)

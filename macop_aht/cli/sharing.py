@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, add_settings, apply_settings, positive
+from macop_aht.cli.options import Commands, add_settings, add_workers, apply_settings, positive
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -53,7 +53,8 @@ def _zoo_verify(arguments: argparse.Namespace) -> None:
     from macop_aht.scenarios import SCENARIOS, find
 
     target, wrong = paths.find("zoo", arguments.zoo), 0
-    asked = [find(name).name if ":" in name else name for name in arguments.scenarios] or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
+    asked = [find(name).name if ":" in name else name for name in arguments.scenarios]
+    asked = asked or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
     strangers = [name for name in asked if name not in SCENARIOS]
     if strangers:
         raise ValueError(
@@ -80,6 +81,7 @@ def add_export(commands: Commands, words: Sequence[str]) -> None:
         from macop_aht.export.config import ExportConfig
 
         add_settings(parser, ExportConfig)
+    add_workers(parser)
     parser.set_defaults(run=_export)
 
 
@@ -100,9 +102,8 @@ def add_zoo(commands: Commands, words: Sequence[str]) -> None:
     adding.add_argument(
         "--least",
         type=float,
-        default=0.0,
         metavar="X",
-        help="smallest self-play return of a group to add, at least 0 (default: %(default)s)",
+        help="smallest self-play return of a group to add (default: any)",
     )
     adding.add_argument(
         "--replace", action="store_true", help="replace the groups of the same method and seed that are in the zoo"

@@ -26,10 +26,11 @@ class MacopVectorEnv(VectorEnv):
     The arguments are those of `MacopEnv`, and two more:
 
     - `num_envs`: the number of environments.
-    - `autoreset_mode`: "NextStep" (the default), "SameStep" or "Disabled". With "NextStep", the step after the end of an episode ignores
-      the action and returns the first observation of the next episode. With "SameStep", the next episode begins at once, and
-      `infos["final_obs"]` and `infos["final_info"]` have the end of the last one. With "Disabled", whoever steps them resets
-      those whose episode is over: `reset(options={"reset_mask": terminations | truncations})`.
+    - `autoreset_mode`: "NextStep" (the default), "SameStep" or "Disabled".
+      With "NextStep", the step after the end of an episode ignores the action and returns the first observation of the next
+      episode. With "SameStep", the next episode begins at once, and `infos["final_obs"]` and `infos["final_info"]` have the end
+      of the last one. With "Disabled", you reset the environments whose episode is over:
+      `reset(options={"reset_mask": terminations | truncations})`.
 
     Environment i of `reset(seed=s)` plays exactly as a single `MacopEnv` with seed s + i.
 

@@ -156,9 +156,7 @@ def run(
     return found
 
 
-def _relieve(
-    play: Lockstep, seats: Sequence[Seats], over: np.ndarray, ready: np.ndarray, waiting: np.ndarray
-) -> None:
+def _relieve(play: Lockstep, seats: Sequence[Seats], over: np.ndarray, ready: np.ndarray, waiting: np.ndarray) -> None:
     """Begin as many of the waiting environments as others are ready; where more episodes are to be played, begin the next."""
     relieved = over & ready
     first = np.flatnonzero(waiting)[: relieved.sum()]

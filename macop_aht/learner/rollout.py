@@ -109,6 +109,7 @@ class Collector:
         self.when_over: list[Callable[[np.ndarray, np.ndarray, np.ndarray], None]] = []  # told environment, ring, slot
         self._slot = replay.begin(self.ring)
         self._members = len(np.unique(member))
+        self.learnt = np.zeros(0)  # shaped returns of the episodes that the last step has ended
 
     @property
     def size(self) -> int:
@@ -140,6 +141,7 @@ class Collector:
         self._look((self.ring, self._slot, batch.clock))  # the last observation of the episodes that have ended
         replay.end(ring, slot, length, batch.truncated[over])
         returns = batch.score[over]
+        self.learnt = batch.shaped_score[over]
         self.episodes += len(returns) / self._members
         for tell in self.when_over:
             tell(over, ring, slot)

@@ -188,7 +188,9 @@ class Screen:
         """Draw environment b. Returns a picture, a text, or None where a window shows it, as `render()` does."""
         caption = f"step {step}/{world.limit}   return {score:.2f}"
         if self.mode == "ansi" and world.picture is not None:
-            raise ValueError("render_mode is 'ansi'; this environment draws pictures only, so give 'rgb_array' or 'human'")
+            raise ValueError(
+                "render_mode is 'ansi'; this environment draws pictures only, so give 'rgb_array' or 'human'"
+            )
         if self.mode == "ansi":
             text = TextCanvas()
             world.draw(text, state, b)

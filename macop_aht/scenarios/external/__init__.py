@@ -14,7 +14,7 @@ from macop_aht.scenarios.external.batch import ExternalBatch, Pool, State
 from macop_aht.scenarios.external.errors import ExternalError
 from macop_aht.scenarios.external.layout import Layout
 from macop_aht.scenarios.external.smac import SmacTeam, from_smac
-from macop_aht.scenarios.external.team import Infos, Recipe, Team, describe, opened
+from macop_aht.scenarios.external.team import Infos, Recipe, describe, opened
 from macop_aht.scenarios.external.workers import use_workers
 from macop_aht.scenarios.spec import Kernels, OwnScript, World, no_info, whole
 from macop_aht.util import hint
@@ -50,7 +50,9 @@ class External:
     ego: int | tuple[Hashable, ...] = 1  # the ego's agents: their names, or how many, from the first
     limit: int | None = None  # steps; None: what the environment says
     reward: Rewards = "sum"  # how the agents' rewards become the team's; ego: the sum of the ego's
-    shaping: Callable[[Any, Infos], float] | None = None  # (env, infos) -> what is added to the reward that is learnt from
+    shaping: Callable[[Any, Infos], float] | None = (
+        None  # (env, infos) -> what is added to the reward that is learnt from
+    )
     scripts: Mapping[str, Any] = field(default_factory=dict, hash=False)  # scripted teammates: policies or callables
     outcome: Callable[[Any, Infos], str] | None = None  # (env, infos) -> label of how an episode ended
     most: int = 256  # environments that are alive at the same time, where more episodes are to be played
@@ -90,8 +92,8 @@ class External:
 
     def build(self) -> World:
         """Return the world of this environment. One environment is made to see what it is like."""
-        env, form = opened(self.make, 0)
-        layout = describe(self.make, form, self.ego, self.limit)  # type: ignore[arg-type]
+        _, form = opened(self.make, 0)
+        layout = describe(self.make, form, self.ego, self.limit)
         recipe = Recipe(self.make, layout, self.reward, self.shaping, self.outcome)
         pool = Pool(recipe)
         if callable(getattr(form, "close", None)):

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 
 from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.binding import bind
 from macop_aht.scenarios.external.crew import Crew, allocate
 from macop_aht.scenarios.external.team import SEEDS, Recipe, Team
 from macop_aht.scenarios.external.workers import RemoteCrew, Workers, workers_wanted
@@ -70,6 +72,36 @@ def seed_of(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0]) % SEEDS
 
 
+@njit(cache=True)
+def _prepare(live, action, clock, log, rows, reward, shaped, terminated, truncated):
+    """Mark the environments that are played, and note their actions."""
+    for b in range(live.shape[0]):
+        rows[b], reward[b], shaped[b] = live[b], 0.0, 0.0
+        terminated[b] = truncated[b] = False
+        if live[b]:
+            log[b, min(clock[b], log.shape[1] - 1)] = action[b]
+            clock[b] += 1
+
+
+@njit(cache=True)
+def _settle(live, clock, limit, void, rows, reward, shaped, terminated, truncated, score, shaped_score):
+    """Cut episodes at the limit, add up returns, and mark where an episode is over; return whether one is."""
+    over = False
+    for b in range(live.shape[0]):
+        rows[b] = False
+        if live[b]:
+            if void[b]:  # an episode without a result
+                terminated[b] = False
+                truncated[b] = True
+            truncated[b] |= clock[b] >= limit and not terminated[b]
+            score[b] += reward[b]
+            shaped_score[b] += shaped[b]
+            rows[b] = terminated[b] or truncated[b]
+            live[b] = not rows[b]
+            over |= rows[b]
+    return over
+
+
 class ExternalBatch(Batch):
     """B copies of a user's environment.
 
@@ -84,22 +116,25 @@ class ExternalBatch(Batch):
         arrays = crew.arrays
         self.obs, self.mask, self.reward, self.void = arrays.obs, arrays.mask, arrays.reward, arrays.void
         self.terminated, self.truncated = arrays.terminated, arrays.truncated
-        if pool.recipe.shaping is not None:
-            self.shaped, self.shaped_score = arrays.shaped, np.zeros(size)
-        else:
-            self.shaped, self.shaped_score = self.reward, self.score
+        self.shaped, self.shaped_score = arrays.shaped, np.zeros(size)
         self.state = State(arrays.won, arrays.outcome, arrays.reward, arrays.void, weakref.ref(self))
         self.log = np.zeros((size, world.limit, world.n_agents), dtype=np.int64)  # the actions of this episode
         self.live = np.zeros(size, dtype=np.bool_)  # where an episode is being played
         self._seeds = [int(b) for b in range(size)]
         self._own_state = pool.recipe.layout.state_dim > 0
         self._release = weakref.finalize(self, crew.release)
+        results = (arrays.reward, arrays.shaped, arrays.terminated, arrays.truncated)
+        self._prepare = bind(_prepare, self.live, arrays.action, self.clock, self.log, arrays.rows, *results)
+        scores = (self.score, self.shaped_score)
+        self._settle = bind(_settle, self.live, self.clock, world.limit, arrays.void, arrays.rows, *results, *scores)
 
     def _bind(self) -> None:
-        pass  # nothing here is compiled
+        pass  # there are no kernels of a world to bind
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExternalBatch:
-        raise TypeError("an environment that is not the suite's own cannot be copied; make another one and repeat its actions")
+        raise TypeError(
+            "an environment that is not the suite's own cannot be copied; make another one and repeat its actions"
+        )
 
     def seed(self, seeds: Sequence[int], rows: np.ndarray | None = None) -> None:
         """Seed every environment, or those in `rows`, (B,) bool: one seed for each. The next reset begins its episode 0."""
@@ -128,27 +163,11 @@ class ExternalBatch(Batch):
 
     def step(self, action: np.ndarray) -> None:
         """Step all environments whose episode is not over: `action` (B,N), each in 0..A-1. The range is not checked here."""
-        arrays, live = self._crew.arrays, self.live
-        arrays.action[:] = action
-        arrays.rows[:] = live
-        at = np.minimum(self.clock, self.world.limit - 1)
-        self.log[live, at[live]] = arrays.action[live]
-        self.clock[live] += 1
-        self.reward[:] = 0.0
-        self.terminated[:] = self.truncated[:] = False
+        self._crew.arrays.action[:] = action
+        self._prepare()
         self._crew.step()
-        self.terminated &= ~self.void  # an episode without a result
-        self.truncated |= self.void & live
-        self.score += self.reward
-        if self.shaped is not self.reward:
-            self.shaped[~live] = 0.0
-            self.shaped_score += self.shaped
-        self.truncated |= (self.clock >= self.world.limit) & ~self.terminated & live
-        over = self.terminated | self.truncated
-        if over.any():
-            arrays.rows[:] = over
+        if self._settle():
             self._crew.finish()
-            live &= ~over
 
     def look(self) -> None:
         """Do nothing: the state of an external environment is not set from outside."""

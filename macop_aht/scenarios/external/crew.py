@@ -48,7 +48,7 @@ def fields(layout: Layout, size: int) -> dict[str, tuple[tuple[int, ...], Any]]:
         "state": ((size, layout.state_dim), np.float32),
         "outcome": ((size,), f"U{LABEL}"),
         "mask": ((size, agents, len(layout.actions)), np.int8),
-        **{name: ((size,), np.bool_) for name in flags},
+        **dict.fromkeys(flags, ((size,), np.bool_)),
     }
 
 
@@ -104,7 +104,7 @@ class Crew:
     def step(self) -> None:
         """Step the environments in the marked rows."""
         arrays = self.arrays
-        for b in np.flatnonzero(arrays.rows).tolist():
+        for b in arrays.rows.nonzero()[0].tolist():
             team = self._team[b]
             reward, shaped, over, cut = team.step(arrays.action[b], arrays.obs[b], arrays.mask[b])
             arrays.reward[b], arrays.shaped[b], arrays.terminated[b], arrays.truncated[b] = reward, shaped, over, cut

@@ -12,9 +12,7 @@ from gymnasium import spaces
 from macop_aht.scenarios.external.errors import ExternalError
 from macop_aht.scenarios.external.smac import from_smac, is_smac
 
-ACCEPTED = (
-    "allowed are PettingZoo's parallel and AEC environments, Gymnasium environments with Tuple spaces, and from_smac(...)"
-)
+ACCEPTED = "allowed are PettingZoo's parallel and AEC environments, Gymnasium environments with Tuple spaces, and from_smac(...)"
 LIMITS = ("episode_limit", "max_cycles", "max_steps", "max_episode_steps", "_max_episode_steps")
 
 
@@ -93,12 +91,15 @@ class TupleTeam:
 
     def step(self, actions: Mapping[str, int]) -> tuple[Any, ...]:
         team = self.possible_agents
-        seen, rewards, over, cut, info = self.env.step(tuple(actions[agent] for agent in team))
+        seen, rewards, over, cut, info = self._step(tuple(actions[agent] for agent in team))
         over, cut = bool(np.all(over)), bool(np.all(cut))
         if over or cut:
             self.agents = []
         paid = rewards if np.ndim(rewards) == 0 else dict(zip(team, rewards, strict=True))
         return self._by_agent(seen), paid, dict.fromkeys(team, over), dict.fromkeys(team, cut), self._infos(info)
+
+    def _step(self, actions: tuple[int, ...]) -> tuple[Any, Any, Any, Any, Any]:
+        return self.env.step(actions)  # many return lists of rewards
 
     def _by_agent(self, seen: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.possible_agents, seen, strict=True))

@@ -64,7 +64,10 @@ class Reader:
         out[:] = 0.0
         first = 0
         for choice, start, count in zip(value.reshape(-1).tolist(), part.starts, part.choices, strict=True):
-            require(0 <= choice - start < count, f"{self._what(part)} is {choice}; its space has {start}..{start + count - 1}")
+            require(
+                0 <= choice - start < count,
+                f"{self._what(part)} is {choice}; its space has {start}..{start + count - 1}",
+            )
             out[first + int(choice) - start] = 1.0
             first += count
 
@@ -128,14 +131,15 @@ def _part(
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         size = int(np.prod(space.shape))
         names = [f"{name}_{k}" for k in range(size)] if size > 1 or name == "obs" else [name]
-        box = isinstance(space, spaces.Box)
-        low = space.low.reshape(-1) if box else np.zeros(size)
-        high = space.high.reshape(-1) if box else np.ones(size)
+        low = space.low.reshape(-1) if isinstance(space, spaces.Box) else np.zeros(size)
+        high = space.high.reshape(-1) if isinstance(space, spaces.Box) else np.ones(size)
         return Part(path, tuple(space.shape), first, size), names, low, high
+    choices: tuple[int, ...]
+    starts: tuple[int, ...]
     if isinstance(space, spaces.Discrete):
-        choices, starts, shape = (int(space.n),), (int(space.start),), ()
+        choices, starts = (int(space.n),), (int(space.start),)
     elif isinstance(space, spaces.MultiDiscrete):
-        choices, shape = tuple(int(n) for n in space.nvec.reshape(-1)), tuple(space.shape)
+        choices = tuple(int(n) for n in space.nvec.reshape(-1))
         starts = tuple(int(start) for start in np.broadcast_to(space.start, space.shape).reshape(-1))
     else:
         raise ExternalError(
@@ -149,7 +153,7 @@ def _part(
         for value in range(count)
     ]
     size = len(names)
-    return Part(path, shape, first, size, choices, starts), names, np.zeros(size), np.ones(size)
+    return Part(path, tuple(space.shape or ()), first, size, choices, starts), names, np.zeros(size), np.ones(size)
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,9 @@ class Layout:
 def team_order(possible: Sequence[Hashable], ego: int | Sequence[Hashable]) -> tuple[tuple[Hashable, ...], int]:
     """Return the agents with the ego's first, and how many of them are the ego's."""
     team = tuple(possible)
-    require(len(team) >= 2, f"possible_agents is {list(team)}; a team has at least 2 agents, so that a teammate remains")
+    require(
+        len(team) >= 2, f"possible_agents is {list(team)}; a team has at least 2 agents, so that a teammate remains"
+    )
     require(len(set(team)) == len(team), f"possible_agents is {list(team)}; every agent needs a name of its own")
     if isinstance(ego, int):
         require(
@@ -228,15 +234,15 @@ def action_sizes(form: Any, agents: Sequence[Hashable]) -> tuple[tuple[int, ...]
     return tuple(counts), tuple(starts)
 
 
-def observation_readers(
-    form: Any, agents: Sequence[Hashable], seen: Mapping[Hashable, Any]
-) -> tuple[Reader, ...]:
+def observation_readers(form: Any, agents: Sequence[Hashable], seen: Mapping[Hashable, Any]) -> tuple[Reader, ...]:
     """Return the readers of all agents. Where there is no observation space, the first observation says what it is like."""
     found = []
     for agent in agents:
         space = _space(form, "observation", agent)
         if space is None:
-            require(agent in seen, f"agent {agent!r} has neither an observation space nor a first observation; add a space")
+            require(
+                agent in seen, f"agent {agent!r} has neither an observation space nor a first observation; add a space"
+            )
             shape = np.shape(seen[agent])
             space = spaces.Box(-np.inf, np.inf, shape, dtype=np.float32)
         found.append(reader(agent, space))

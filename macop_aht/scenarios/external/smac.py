@@ -127,7 +127,9 @@ def from_smac(env: Any) -> SmacTeam:
 
     Raises `ExternalError` where a method or a size is missing.
     """
-    require(not isinstance(env, type), f"from_smac got the class {getattr(env, '__name__', '')}; give one of its objects")
+    require(
+        not isinstance(env, type), f"from_smac got the class {getattr(env, '__name__', '')}; give one of its objects"
+    )
     return SmacTeam(env)
 
 

@@ -80,9 +80,7 @@ def begun(form: Any, seed: int) -> tuple[Mapping[Hashable, Any], Infos]:
     return found
 
 
-def describe(
-    make: Callable[..., Any], form: Any, ego: int | tuple[Hashable, ...], limit: int | None
-) -> Layout:
+def describe(make: Callable[..., Any], form: Any, ego: int | tuple[Hashable, ...], limit: int | None) -> Layout:
     """Return the layout of an environment. Raises `ExternalError` where it lacks what is needed."""
     require(
         reseeds(form) or takes(make, "seed") or isinstance(form, SmacTeam),
@@ -128,15 +126,11 @@ class Team:
         self._usual = np.arange(len(layout.actions)) < np.array(layout.counts)[:, None]  # masks without masks
         self._uneven = not self._usual.all()
         self._egos = layout.agents[: layout.controllable]
-        self._env, self._form = None, None  # made when they are needed
+        self._env: Any = None  # made when it is needed
+        self._form: Any = None  # in parallel form
         self._live: list[Hashable] = []  # agents in the game
         self._painter: _Painter | None = None
         self.infos: Infos = {}
-
-    @property
-    def form(self) -> Any:
-        """Return the environment in its parallel form."""
-        return self._form
 
     def begin(self, seed: int, first: bool, obs: np.ndarray, mask: np.ndarray, **more: Any) -> None:
         """Begin an episode, and write `obs` (N,D) and `mask` (N,A). `first`: it is the first one of its seed."""
@@ -151,9 +145,7 @@ class Team:
         mask[:] = self._usual
         self._look(seen, False, obs, mask)
 
-    def step(
-        self, action: np.ndarray, obs: np.ndarray, mask: np.ndarray
-    ) -> tuple[float, float, bool, bool]:
+    def step(self, action: np.ndarray, obs: np.ndarray, mask: np.ndarray) -> tuple[float, float, bool, bool]:
         """Act, and write what is seen then. Returns the team's reward, the shaped one, `terminated` and `truncated`."""
         form, recipe = self._form, self.recipe
         found = form.step(self._given(action, mask))
@@ -199,14 +191,19 @@ class Team:
                 total = total / len(self._number) if self.recipe.reward == "mean" else total
         except (TypeError, ValueError) as error:
             raise ExternalError(f"the rewards are {rewards!r}; give a number for each agent") from error
-        require(isfinite(total), f"the rewards are {rewards!r}; they must be finite numbers. Correct the environment's reward")
+        require(
+            isfinite(total),
+            f"the rewards are {rewards!r}; they must be finite numbers. Correct the environment's reward",
+        )
         return total
 
     def _shaped(self) -> float:
         assert self.recipe.shaping is not None
         more = self.recipe.shaping(self._env, self.infos)
         if not isinstance(more, (int, float, np.number)) or not isfinite(more):
-            raise ExternalError(f"shaping returned {more!r}; it returns a finite number that is added to the team's reward")
+            raise ExternalError(
+                f"shaping returned {more!r}; it returns a finite number that is added to the team's reward"
+            )
         return float(more)
 
     def _look(self, seen: Mapping[Hashable, Any], ended: bool, obs: np.ndarray, mask: np.ndarray) -> None:
@@ -222,11 +219,15 @@ class Team:
                 obs[i], mask[i] = 0.0, 0
                 mask[i, 0] = 1  # whoever has left can do nothing
             elif not ended:
-                raise ExternalError(f"there is no observation of agent {agent!r}, which is in the game; return one for each")
+                raise ExternalError(
+                    f"there is no observation of agent {agent!r}, which is in the game; return one for each"
+                )
         if layout.masks:
             self._read_masks(seen, ended, mask)
         if not isfinite(obs.sum()):
-            raise ExternalError(f"an observation holds NaN or infinity: {seen!r}; correct the environment's observations")
+            raise ExternalError(
+                f"an observation holds NaN or infinity: {seen!r}; correct the environment's observations"
+            )
 
     def _check_agents(self, before: list[Hashable]) -> None:
         strangers = [agent for agent in self._live if agent not in self._number]
@@ -275,7 +276,9 @@ class Team:
         """Return the environment's own state: (S,) float32."""
         found = np.asarray(self._form.state(), dtype=np.float32).reshape(-1)
         size = self.recipe.layout.state_dim
-        require(len(found) == size, f"state() has {len(found)} entries now, and had {size} at first; it must not change")
+        require(
+            len(found) == size, f"state() has {len(found)} entries now, and had {size} at first; it must not change"
+        )
         return found
 
     def outcome(self) -> str:

@@ -16,22 +16,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from macop_aht import paths
 from macop_aht.scenarios.external.crew import Arrays, Crew, allocate, bytes_needed
-from macop_aht.scenarios.external.errors import ExternalError
+from macop_aht.scenarios.external.errors import ExternalError, require
 from macop_aht.scenarios.external.team import Recipe, Team
 
-_wanted = 0
-
-
 def use_workers(number: int) -> None:
-    """Step external environments in so many processes from now on; 0 or 1: in this one. Returns do not depend on it."""
-    global _wanted
-    _wanted = number if number > 1 else 0
+    """Step external environments in so many processes from now on; 1: in this one. Results do not depend on it."""
+    os.environ[paths.WORKERS] = str(number)
 
 
 def workers_wanted() -> int:
     """Return the number of worker processes that a large batch is stepped in; 0 for none."""
-    return _wanted
+    told = os.environ.get(paths.WORKERS, "") or "1"
+    require(told.isdigit() and int(told) >= 1, f"{paths.WORKERS} is {told!r}; give a number of processes, at least 1")
+    return int(told) if int(told) > 1 else 0
 
 
 def sendable(recipe: Recipe) -> bytes:
@@ -40,8 +39,8 @@ def sendable(recipe: Recipe) -> bytes:
         return pickle.dumps(recipe)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ExternalError(
-            f"worker processes cannot import make, shaping or outcome ({error}); define them by def at the top level of a module, "
-            "not as a lambda or inside a function, or leave out --workers"
+            f"worker processes cannot import make, shaping or outcome ({error}); define them by def at the top level of a "
+            "module, not as a lambda or inside a function, or leave out --workers"
         ) from error
 
 
