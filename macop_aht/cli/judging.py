@@ -22,7 +22,14 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     rows = [
         row
         for agent in agents
-        for row in evaluate(agent, scenario, arguments.teammates or usual_teammates(world), arguments.episodes, arguments.seen, arguments.seed)
+        for row in evaluate(
+            agent,
+            scenario,
+            arguments.teammates or usual_teammates(world),
+            arguments.episodes,
+            arguments.seen,
+            arguments.seed,
+        )
     ]
     print(table(rows))
     if arguments.csv:

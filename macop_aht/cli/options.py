@@ -43,7 +43,9 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
 def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) -> None:
     """Add the options of all commands that train. `from_file`: a file may give the scenario and the seed."""
     file_or = "that of --config, else " if from_file else ""
-    about = "name of a scenario, such as LBF4, or MODULE:FUNCTION that makes an environment" + (" (may be left out with --config)" if from_file else "")
+    about = "name of a scenario, such as LBF4, or MODULE:FUNCTION that makes an environment" + (
+        " (may be left out with --config)" if from_file else ""
+    )
     parser.add_argument("scenario", nargs="?" if from_file else None, help=about)
     parser.add_argument(
         "--out", required=True, metavar="RUN", help="folder of the run; it must not hold a run, except with --resume"

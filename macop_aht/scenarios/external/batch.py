@@ -176,7 +176,6 @@ class ExternalBatch(Batch):
         """Return the state for centralised training as a new array: (B,S) float32."""
         if not self._own_state:
             return self.obs.reshape(self.size, -1).copy()
-        self._crew.arrays.rows[:] = True
         self._crew.look()
         return self._crew.arrays.state.copy()
 

@@ -63,7 +63,9 @@ def _sizes(world: World) -> Iterator[Finding]:
     yield Finding("yes", f"{world.n_agents} agents: {world.controllable} of the ego, {teammates} played by teammates")
     yield Finding("yes", f"{len(world.observations)} observation entries, {len(world.actions)} actions")
     own = "of its own" if world.state_bounds else "made of all observations"
-    yield Finding("yes", f"a global state of {world.state_dim} entries, {own}; episodes are cut after {world.limit} steps")
+    yield Finding(
+        "yes", f"a global state of {world.state_dim} entries, {own}; episodes are cut after {world.limit} steps"
+    )
     if not world.scripts:
         yield Finding("note", "no scripted teammates: External(scripts={…}) has them, for evaluations and as a default")
 
@@ -103,7 +105,9 @@ def _figures(world: World, played: Played) -> Iterator[Finding]:
 def _determinism(first: Played, again: Played) -> Finding:
     same = len(first.seen) == len(again.seen) and first.returns == again.returns
     if same and all(np.array_equal(one, two) for one, two in zip(first.seen, again.seen, strict=True)):
-        return Finding("yes", "deterministic: the same seed and actions give the same episode, so that killed runs are resumed")
+        return Finding(
+            "yes", "deterministic: the same seed and actions give the same episode, so that killed runs are resumed"
+        )
     return Finding(
         "note",
         "not deterministic: the same seed and actions gave another episode. A run of train is resumed at its last phase, and "

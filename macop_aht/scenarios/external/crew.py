@@ -78,8 +78,8 @@ class Crew:
         self._team: dict[int, Team] = {}  # by row
         self._over: dict[int, None] = {}  # rows whose episode is over, the oldest first
 
-    def reset(self) -> None:
-        """Begin an episode in the marked rows."""
+    def reset(self, look: bool = False) -> None:
+        """Begin an episode in the marked rows; `look`: write the states there."""
         arrays = self.arrays
         for b in np.flatnonzero(arrays.rows).tolist():
             self._over.pop(b, None)
@@ -87,6 +87,8 @@ class Crew:
             arrays.void[b], arrays.outcome[b] = False, ""
             team.begin(int(arrays.seed[b]), bool(arrays.first[b]), arrays.obs[b], arrays.mask[b])
             arrays.won[b] = False
+            if look:
+                arrays.state[b] = team.state()
 
     def _taken(self, b: int) -> Team:
         """Return an environment for a row: an idle one, or one whose episode is over, or a new one."""
@@ -101,8 +103,8 @@ class Crew:
         self._team[b] = team
         return team
 
-    def step(self) -> None:
-        """Step the environments in the marked rows."""
+    def step(self, look: bool = False) -> None:
+        """Step the environments in the marked rows; `look`: write their states."""
         arrays = self.arrays
         for b in arrays.rows.nonzero()[0].tolist():
             team = self._team[b]
@@ -110,6 +112,8 @@ class Crew:
             arrays.reward[b], arrays.shaped[b], arrays.terminated[b], arrays.truncated[b] = reward, shaped, over, cut
             if self._recipe.layout.battles:
                 arrays.won[b], arrays.void[b] = team.won, team.lost
+            if look:
+                arrays.state[b] = team.state()
 
     def finish(self) -> None:
         """Note the outcome in the marked rows, whose episodes are over."""
@@ -119,10 +123,9 @@ class Crew:
                 self.arrays.outcome[b] = self._team[b].outcome()[:LABEL]
 
     def look(self) -> None:
-        """Write the environments' own states in the marked rows."""
-        for b in np.flatnonzero(self.arrays.rows).tolist():
-            if b in self._team:
-                self.arrays.state[b] = self._team[b].state()
+        """Write the environments' own states."""
+        for b, team in self._team.items():
+            self.arrays.state[b] = team.state()
 
     def picture(self, b: int, seed: int, actions: np.ndarray) -> np.ndarray:
         """Return the picture of an episode after these actions."""

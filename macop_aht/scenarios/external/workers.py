@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from itertools import count
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from macop_aht import paths
 from macop_aht.scenarios.external.crew import Arrays, Crew, allocate, bytes_needed
 from macop_aht.scenarios.external.errors import ExternalError, require
 from macop_aht.scenarios.external.team import Recipe, Team
+
 
 def use_workers(number: int) -> None:
     """Step external environments in so many processes from now on; 1: in this one. Results do not depend on it."""
@@ -93,13 +94,9 @@ class Workers:
             self._died(k)
 
     def _answer(self, k: int) -> tuple[bool, Any]:
-        pipe, process = self._pipes[k], self._processes[k]
-        ready = wait([pipe, process.sentinel])
-        if pipe not in ready:
-            self._died(k)
         try:
-            return pipe.recv()
-        except (EOFError, OSError):
+            return self._pipes[k].recv()
+        except (EOFError, OSError):  # the system closes the other end when a process dies
             self._died(k)
 
     def _died(self, k: int) -> NoReturn:
@@ -136,7 +133,7 @@ class RemoteCrew:
     """A batch's environments in worker processes. Those of worker k are the rows k, k + W, k + 2W, …"""
 
     def __init__(self, workers: Workers, recipe: Recipe, size: int, most: int) -> None:
-        self._workers, self._number = workers, workers.new_batch()
+        self._workers, self._number, self._states = workers, workers.new_batch(), False
         path, each = _new_memory(bytes_needed(recipe.layout, size)), -(-most // len(workers))
         try:
             self.arrays = allocate(recipe.layout, size, _memory(path))
@@ -148,19 +145,21 @@ class RemoteCrew:
 
     def reset(self) -> None:
         """Begin an episode in the marked rows."""
-        self._workers.ask_all("reset", self._number)
+        self._workers.ask_all("reset", self._number, self._states)
 
     def step(self) -> None:
         """Step the environments in the marked rows."""
-        self._workers.ask_all("step", self._number)
+        self._workers.ask_all("step", self._number, self._states)
 
     def finish(self) -> None:
         """Note the outcome in the marked rows, whose episodes are over."""
         self._workers.ask_all("finish", self._number)
 
     def look(self) -> None:
-        """Write the environments' own states in the marked rows."""
-        self._workers.ask_all("look", self._number)
+        """Write the environments' own states. Whoever wants them once gets them with every step from then on."""
+        if not self._states:
+            self._states = True
+            self._workers.ask_all("look", self._number)
 
     def picture(self, b: int, seed: int, actions: np.ndarray) -> np.ndarray:
         """Return the picture of an episode after these actions."""
