@@ -52,6 +52,11 @@ class MacopParallelEnv(ParallelEnv):
         self.np_random = np.random.default_rng(0)  # nothing here uses it; wrappers do, such as SuperSuit's frame_skip
         self._seeded = False
 
+    @property
+    def max_episode_steps(self) -> int:
+        """Return after how many steps an episode is truncated."""
+        return self.world.limit
+
     def observation_space(self, agent: str) -> spaces.Box:
         return self.observation_spaces[agent]
 

@@ -167,7 +167,7 @@ class Layout:
     actions: tuple[str, ...]
     counts: tuple[int, ...]  # actions of each agent
     starts: tuple[int, ...]  # each agent's smallest action
-    masks: str  # where masks are: "info", "observation" or "" without
+    masks: tuple[str, ...]  # where each agent's mask is: "info", "observation" or "" without
     state_dim: int  # 0 where the environment has no state of its own
     battles: bool  # whether it tells who has won
 
@@ -260,10 +260,15 @@ def _space(form: Any, kind: str, agent: Hashable) -> Any:
     return table.get(agent) if isinstance(table, Mapping) else None
 
 
-def where_masks_are(agents: Sequence[Hashable], seen: Mapping[Hashable, Any], infos: Mapping[Hashable, Any]) -> str:
-    """Return where the masks of available actions are, by what `reset` returned."""
-    if any(isinstance(infos.get(agent), Mapping) and MASK in infos[agent] for agent in agents):
-        return "info"
-    if any(isinstance(seen.get(agent), Mapping) and MASK in seen[agent] for agent in agents):
-        return "observation"
-    return ""
+def where_masks_are(
+    agents: Sequence[Hashable], seen: Mapping[Hashable, Any], infos: Mapping[Hashable, Any]
+) -> tuple[str, ...]:
+    """Return where each agent's mask of available actions is, by what `reset` returned."""
+
+    def where(agent: Hashable) -> str:
+        for place, told in (("info", infos.get(agent)), ("observation", seen.get(agent))):
+            if isinstance(told, Mapping) and MASK in told:
+                return place
+        return ""
+
+    return tuple(where(agent) for agent in agents)

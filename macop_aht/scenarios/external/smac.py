@@ -72,7 +72,8 @@ class SmacTeam:
         return self.env.render(mode="rgb_array")
 
     def close(self) -> None:
-        self.env.close()
+        if callable(getattr(self.env, "close", None)):
+            self.env.close()
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         self.env.reset(**({"seed": seed} if self.reseeds and seed is not None else {}))

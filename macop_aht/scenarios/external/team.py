@@ -124,7 +124,7 @@ class Team:
         layout = recipe.layout
         self._number = {agent: i for i, agent in enumerate(layout.agents)}
         self._usual = np.arange(len(layout.actions)) < np.array(layout.counts)[:, None]  # masks without masks
-        self._uneven = not self._usual.all()
+        self._uneven, self._masked = not self._usual.all(), any(layout.masks)
         self._egos = layout.agents[: layout.controllable]
         self._env: Any = None  # made when it is needed
         self._form: Any = None  # in parallel form
@@ -169,7 +169,7 @@ class Team:
     def _given(self, action: np.ndarray, mask: np.ndarray) -> dict[Hashable, int]:
         """Return the actions of the agents in the game; one that is not available acts as the first one that is."""
         layout, chosen = self.recipe.layout, action.tolist()
-        if layout.masks or self._uneven:
+        if self._masked or self._uneven:
             for i, a in enumerate(chosen):
                 if not mask[i, a]:
                     chosen[i] = int(mask[i].argmax())
@@ -222,7 +222,7 @@ class Team:
                 raise ExternalError(
                     f"there is no observation of agent {agent!r}, which is in the game; return one for each"
                 )
-        if layout.masks:
+        if self._masked:
             self._read_masks(seen, ended, mask)
         if not isfinite(obs.sum()):
             raise ExternalError(
@@ -243,7 +243,9 @@ class Team:
         layout = self.recipe.layout
         for agent in self._live:
             i = self._number[agent]
-            told = (self.infos if layout.masks == "info" else seen).get(agent)
+            if not layout.masks[i]:
+                continue
+            told = (self.infos if layout.masks[i] == "info" else seen).get(agent)
             found = told.get(MASK) if isinstance(told, Mapping) else None
             if found is None:
                 require(ended, f"there is no action_mask for agent {agent!r}; give one in every step, or never")
