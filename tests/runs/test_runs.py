@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
 from dataclasses import replace
 from importlib.metadata import version
@@ -96,6 +97,41 @@ def test_a_killed_run_ends_in_the_same_weights(undisturbed, tmp_path, learner, e
         assert process.wait() == -signal.SIGKILL  # and had not ended before
     self_play(RUNS[learner], folder, resume=True, device="cpu", say=lambda line: None)
     assert_same_run(folder, undisturbed)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("environment", "training"),
+    [("make_walk", TRAINING), ("make_walk", ROUNDS), ("make_forgetful", TRAINING)],
+    ids=["q", "ppo", "not deterministic"],
+)
+def test_a_run_in_a_users_environment_is_resumed(tmp_path, environment, training):
+    """To the same weights where the environment is deterministic; where it is not, the run says so and goes on."""
+    run = replace(RUN, scenario=f"tests.environments:{environment}", training=SelfPlayConfig(2, 2_000, training))
+    quiet = {"device": "cpu", "say": lambda line: None, "checkpoint_every": 0.1}
+    steps = []
+
+    def stop(progress):
+        steps.append(progress.steps)
+        if progress.steps > 1_000:
+            raise Stop
+
+    self_play(run, tmp_path / "whole", **quiet)
+    with pytest.raises(Stop):
+        self_play(run, tmp_path / "killed", watch=stop, **quiet)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        self_play(run, tmp_path / "killed", resume=True, **quiet)
+    told = [str(warning.message) for warning in told if "not deterministic" in str(warning.message)]
+    if environment == "make_walk":
+        assert not told
+        assert_same_run(tmp_path / "killed", tmp_path / "whole")
+    else:
+        assert told
+    assert RunFolder(tmp_path / "killed").finished
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path, monkeypatch):
