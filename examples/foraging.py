@@ -1,9 +1,7 @@
 """lbforaging's own environment as a scenario by name, and a script that loads the foods in their order.
 
-python examples/foraging.py [--episodes 32]      macop check foraging:environment, in this folder
+python examples/foraging.py                      macop check foraging:environment, in this folder
 """
-
-import argparse
 
 import gymnasium as gym
 import lbforaging  # noqa: F401 - registers its environments
@@ -15,12 +13,14 @@ NORTH, SOUTH, WEST, EAST, LOAD = range(1, 6)
 
 
 def in_order(obs, mask):
-    """Goes to the first food that is left, and loads it."""
-    foods, own = obs[:, :6].reshape(-1, 2, 3), obs[:, 6:8]
-    first = np.where(foods[:, 0, 2:] > 0, foods[:, 0, :2], foods[:, 1, :2])
-    down, right = (first - own).T
+    """Goes to the first food that is left, around the teammate, and loads it."""
+    foods, own, other = obs[:, :6].reshape(-1, 2, 3), obs[:, 6:8], obs[:, 9:11]
+    way = np.where(foods[:, 0, 2:] > 0, foods[:, 0, :2], foods[:, 1, :2]) - own
+    down, right = way.T
+    blocked_down, blocked_right = ((own + np.sign(way) * axis == other).all(axis=1) for axis in ([1, 0], [0, 1]))
+    go_down = ((abs(down) > abs(right)) & ~blocked_down) | (blocked_right & (down != 0))
     vertical, horizontal = np.where(down < 0, NORTH, SOUTH), np.where(right < 0, WEST, EAST)
-    return np.select([abs(down) + abs(right) == 1, abs(down) > abs(right)], [LOAD, vertical], horizontal)
+    return np.select([abs(down) + abs(right) == 1, go_down], [LOAD, vertical], horizontal)
 
 
 def make_env():
@@ -30,10 +30,7 @@ def make_env():
 environment = macop_aht.External(make=make_env, ego=1, scripts={"in-order": in_order})
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=32)
-    episodes = parser.parse_args().episodes
     macop_aht.register("Forage", environment)
     for teammate in ("scripted:in-order", "random"):
-        rows = macop_aht.evaluate(in_order, "Forage", [teammate], episodes)
+        rows = macop_aht.evaluate(in_order, "Forage", [teammate], episodes=32)
         print(f"return with {teammate}: {np.mean([row.return_ for row in rows]):.2f}")

@@ -45,10 +45,8 @@ def register(name: str, family: Family, about: str = "") -> str:
     """
     from macop_aht.scenarios import SCENARIOS, Scenario
 
-    if not name.isidentifier():
-        raise ValueError(
-            f"scenario name {name!r}: allowed are letters, digits and underscores, and no digit at first, as in 'LBF9'"
-        )
+    if not f"_{name}".isidentifier() or not name:
+        raise ValueError(f"scenario name {name!r}: allowed are letters, digits and underscores, as in 'LBF9'")
     if name in SCENARIOS and SCENARIOS[name].family != family:
         raise ValueError(f"scenario {name!r} exists already with other parameters; choose another name")
     if isinstance(family, type) or not callable(getattr(family, "build", None)):

@@ -6,6 +6,7 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
@@ -414,6 +415,28 @@ def test_the_other_package_called_smac_is_told_apart(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ExternalError, match=r"a hyper-parameter optimiser, which has no smac\.env"):
         build(External(make=make))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("environment", "own", "steps", "apart"),
+    [
+        ("tests.environments:make_foraging", "LBF4", 40_000, 0.05),
+        ("tests.environments:make_combat", "SMAC1", 30_000, 1.0),
+    ],
+)
+def test_self_play_learns_as_much_from_outside(environment, own, steps, apart):
+    """The same settings; only the later episodes have other seeds."""
+    from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
+    from macop_aht.methods import presets
+
+    config, returns = SelfPlayConfig(2, steps, presets.training(own)), []
+    for name in (environment, own):
+        training = self_play_training(build(name), config, 0, torch.device("cpu"))
+        training.run()
+        returns.append(self_play_returns(build(own), training.learner.net, 100, 7, torch.device("cpu")))
+    print(environment, *returns)
+    assert returns[0].mean() == pytest.approx(returns[1].mean(), abs=apart)
 
 
 # --- Forms of environments
