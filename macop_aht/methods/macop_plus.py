@@ -13,7 +13,7 @@ from macop_aht.learner.experience import Experience
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.discovery import discover
-from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, pay_by, random_steps
+from macop_aht.methods.novelty import Classifier, Moments, affordable, choose_new, moments_of, pay_by, random_steps
 from macop_aht.methods.phases import Learned, Settings, Setup, baseline, cross_returns
 from macop_aht.runs.records import Decision
 
@@ -44,9 +44,9 @@ class Known(NamedTuple):
     def of(setup: Setup[Settings], groups: Stack, training: TrainingConfig, path: tuple[int, ...]) -> Known:
         """Play the groups, and random teams that explore as the training does; `path` is that of the seeds."""
         seeds = [setup.phase_seed(*path, k) for k in (2, 3, 4)]
-        least = step_baseline(setup)
-        found = moments_of(setup.world, groups, KNOWN_EPISODES, seeds[0], setup.device, KNOWN_NOISE, least)
-        fit = good([own.reward.sum() / KNOWN_EPISODES for own in found])
+        least, episodes = step_baseline(setup), affordable(setup.world, KNOWN_EPISODES)
+        found = moments_of(setup.world, groups, episodes, seeds[0], setup.device, KNOWN_NOISE, least)
+        fit = good([own.reward.sum() / episodes for own in found])
         found = [own for own, able in zip(found, fit, strict=True) if able]
         others = random_steps(setup.world, training.persistence, training.together, seeds[1], setup.device, least)
         classifier = Classifier(found, others, seeds[2], setup.device) if found else None

@@ -32,6 +32,7 @@ KNOWN_WEIGHT = 4.0  # of known steps against those of random teams
 NEW = 0.5  # novelty from which a group counts as new
 RANDOM_EPISODES = 2_000
 SHARE = 0.25  # of the steps of random teams that are kept
+USUAL_LIMIT, FEWEST = 25, 32  # steps of an episode in most scenarios; episodes in any
 NOISE_PERSISTENCE = 0.5  # the probability that a random action of a known group is its last one again
 
 # (group (S,), what all agents see (S,N*D)) -> by what rewards are multiplied (S,)
@@ -114,12 +115,19 @@ def random_steps(
     world: World, persistence: float, together: float, seed: int, device: torch.device, least: float = 0.0
 ) -> np.ndarray:
     """Return what all agents see in unrewarded steps of teams that act at random: (S,N*D)."""
-    net, size = Stack(Shape.of(world), 1).to(device), RANDOM_EPISODES
+    net, size = Stack(Shape.of(world), 1).to(device), affordable(world, RANDOM_EPISODES)
     seats = NetworkSeats(Seating.self_play(net, size), device, np.random.default_rng(seed))
     seats.exploration = Exploration(np.ones((1, 1)), persistence, together)
     watch = _Watch(size, SHARE, seed, least)
     run(Lockstep(world, range(seed, seed + size)), [seats], hooks=[watch])
     return np.concatenate(watch.others)
+
+
+def affordable(world: World, episodes: int) -> int:
+    """Return so many episodes, or as many steps as they have in most scenarios where the steps of an environment are dear."""
+    if world.make_batch is None:
+        return episodes
+    return int(np.clip(episodes * USUAL_LIMIT // world.limit, min(FEWEST, episodes), episodes))
 
 
 class Classifier:

@@ -271,6 +271,9 @@ def test_an_error_in_a_worker_is_the_environments_own(two_workers):
 
 
 def test_workers_import_what_they_run(two_workers):
+    """PettingZoo's `parallel_env` was made inside another function, and is found in its module."""
+    module = pytest.importorskip("mpe2.simple_spread_v3")
+    batch_of(module.parallel_env, 4)
     with pytest.raises(ExternalError, match=r"not as a lambda .* or leave out --workers"):
         batch_of(lambda: Walk(), 4)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import multiprocessing
 import os
 import pickle
+import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,13 +40,31 @@ def workers_wanted() -> int:
 
 def sendable(recipe: Recipe) -> bytes:
     """Return a recipe for other processes. Raises `ExternalError` where they could not import its functions."""
+    content = io.BytesIO()
     try:
-        return pickle.dumps(recipe)
+        _Pickler(content).dump(recipe)
+        return content.getvalue()
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ExternalError(
             f"worker processes cannot import make, shaping or outcome ({error}); define them by def at the top level of a "
             "module, not as a lambda or inside a function, or leave out --workers"
         ) from error
+
+
+class _Pickler(pickle.Pickler):
+    """Knows functions that were made inside others by the module in which they are found, as PettingZoo's `parallel_env`."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, FunctionType) and "<" in thing.__qualname__:
+            for where, module in list(sys.modules.items()):
+                for name, value in list(getattr(module, "__dict__", {}).items()):
+                    if value is thing:
+                        return _imported, (where, name)
+        return NotImplemented
+
+
+def _imported(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
 
 
 class Workers:
