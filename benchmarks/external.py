@@ -63,7 +63,8 @@ FULL = {
 }
 SMALL = Settings(
     "--teams 2 --steps 2000 --envs 4 --batch 8",
-    "--population 2 --teammate-steps 2000 --ego-steps 500 --test-episodes 2 --min-iterations 2 --max-iterations 2 --envs 4 --batch 8",
+    "--population 2 --teammate-steps 2000 --ego-steps 500 --test-episodes 2 "
+    "--min-iterations 2 --max-iterations 2 --envs 4 --batch 8",
     "--recogniser.steps 500 --generalist.rounds 1 --test-episodes 2 --members 1",
 )
 

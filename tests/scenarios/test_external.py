@@ -608,7 +608,10 @@ WRONG = {
     ),
     "text is observed": (lambda: play(changed(seen=spaces.Text(3))), "allowed are Box, Discrete, MultiDiscrete"),
     "an old reset": (lambda: play(changed(reset=old_reset)), r"it must return \(observations, infos\)"),
-    "an old step": (lambda: play(at_step(lambda self, found: tuple(found[:4]))), "since 1.22 and Gymnasium have"),
+    "an old step": (
+        lambda: play(at_step(lambda self, found: tuple(found[:4]))),
+        "an older environment needs a wrapper",
+    ),
     "a space that changes": (
         lambda: play(in_place(0, lambda self, seen: {**seen, "walker_1": np.zeros(3)})),
         r"has the shape \(3,\), and its space \(2,\); spaces must not change",

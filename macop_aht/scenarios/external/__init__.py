@@ -13,8 +13,9 @@ from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.external.batch import ExternalBatch, Pool, State
 from macop_aht.scenarios.external.errors import ExternalError
 from macop_aht.scenarios.external.layout import Layout
+from macop_aht.scenarios.external.opening import Infos, describe, opened
 from macop_aht.scenarios.external.smac import SmacTeam, from_smac
-from macop_aht.scenarios.external.team import Infos, Recipe, describe, opened
+from macop_aht.scenarios.external.team import Recipe
 from macop_aht.scenarios.external.workers import use_workers
 from macop_aht.scenarios.spec import Kernels, OwnScript, World, no_info, whole
 from macop_aht.util import hint

@@ -36,6 +36,7 @@ class Pool:
     def __init__(self, recipe: Recipe, idle: Sequence[Team] = ()) -> None:
         self.recipe, self.idle = recipe, list(idle)
         self._workers: Workers | None = None
+        self._crews: weakref.WeakSet[Crew] = weakref.WeakSet()
         atexit.register(_close, weakref.ref(self))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Pool:
@@ -48,10 +49,14 @@ class Pool:
             if self._workers is None or self._workers.closed or len(self._workers) != wanted:
                 self._workers = Workers(self.recipe, wanted)
             return RemoteCrew(self._workers, self.recipe, size, most)
-        return Crew(self.recipe, allocate(self.recipe.layout, size), self.idle, most)
+        crew = Crew(self.recipe, allocate(self.recipe.layout, size), self.idle, most)
+        self._crews.add(crew)
+        return crew
 
     def close(self) -> None:
         """Close all environments, and end the processes."""
+        for crew in self._crews:
+            crew.release()
         if self._workers is not None:
             self._workers.close()
             self._workers = None

@@ -225,6 +225,8 @@ def serve(pipe: Connection, content: bytes) -> None:
         except Exception as error:
             message = str(error) if isinstance(error, ExternalError) else f"{type(error).__name__}: {error}"
             pipe.send((False, (message, traceback.format_exc())))
+    for crew in crews.values():
+        crew.release()
     for team in idle:
         team.close()
 
