@@ -18,6 +18,7 @@ from types import ModuleType
 
 PACKAGE = Path(__file__).parent
 IMPORTS = "MACOP_IMPORT"  # environment variable: modules to import first, separated by commas
+WORKERS = "MACOP_WORKERS"  # environment variable: processes that step environments that are not the suite's own
 imported: list[str] = []  # the modules that were imported first; child processes import them too
 
 

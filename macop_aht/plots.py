@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.batch import make_batch
 from macop_aht.scenarios.drawing import COLOURS, FAINT, TILES
 from macop_aht.scenarios.spec import World
 from macop_aht.util import write_whole
@@ -114,7 +114,7 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
     columns = min(len(names), 6)
     lines = -(-len(names) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(2.3 * columns, 2.6 * lines), squeeze=False)
-    batch = Batch(world, 1)
+    batch = make_batch(world, 1)
     batch.seed([0])
     batch.reset()
     for axis in axes.flat:

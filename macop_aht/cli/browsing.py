@@ -26,7 +26,7 @@ def _teammates(arguments: argparse.Namespace) -> None:
     from macop_aht.scenarios import build
 
     scripts = build(arguments.scenario).scripts
-    width = max(map(len, scripts)) + len("scripted:") + 2
+    width = max(map(len, scripts), default=0) + len("scripted:") + 2
     show(f"{'random':{width}}chooses among the available actions with equal probability")
     for name, script in scripts.items():
         show(f"{'scripted:' + name:{width}}{script.about}")

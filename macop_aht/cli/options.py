@@ -58,10 +58,22 @@ def new_file(text: str) -> Path:
     return path
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the option for processes that step a user's environments."""
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="number of processes that step the environments, at least 1, if these are not the suite's own (default: 1)",
+    )
+
+
 def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) -> None:
     """Add the options of all commands that train. `from_file`: a file may give the scenario and the seed."""
     file_or = "that of --config, else " if from_file else ""
-    about = "name of a scenario, such as LBF4" + (" (may be left out with --config)" if from_file else "")
+    about = "name of a scenario, such as LBF4, or MODULE:FUNCTION that makes an environment" + (
+        " (may be left out with --config)" if from_file else ""
+    )
     parser.add_argument("scenario", nargs="?" if from_file else None, help=about)
     parser.add_argument(
         "--out", required=True, metavar="RUN", help="folder of the run; it must not hold a run, except with --resume"
@@ -85,6 +97,7 @@ def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) ->
         metavar="N",
         help=f"number of CPU threads, at least 1 (default: {file_or}2, or 1 on one core)",
     )
+    add_workers(parser)
 
 
 FIRST = (  # the settings that people change, by the last word of their paths

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, add_settings, apply_settings, positive
+from macop_aht.cli.options import Commands, add_settings, add_workers, apply_settings, positive
 from macop_aht.util import show
 
 
@@ -52,10 +52,12 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
 def _zoo_verify(arguments: argparse.Namespace) -> None:
     from macop_aht import paths
     from macop_aht.evaluation.curation import verify
+    from macop_aht.scenarios import find
     from macop_aht.zoo.cards import INDEX
 
     target = paths.find("zoo", arguments.zoo)
-    asked = arguments.scenarios or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
+    asked = [find(name).name if ":" in name else name for name in arguments.scenarios]
+    asked = asked or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
     if not asked:
         raise ValueError(f"there is nothing to verify in {target}; name another folder with --zoo")
     wrong, unread = 0, []
@@ -84,6 +86,7 @@ def add_export(commands: Commands, words: Sequence[str]) -> None:
         from macop_aht.export.config import ExportConfig
 
         add_settings(parser, ExportConfig)
+    add_workers(parser)
     parser.set_defaults(run=_export)
 
 
@@ -104,9 +107,8 @@ def add_zoo(commands: Commands, words: Sequence[str]) -> None:
     adding.add_argument(
         "--least",
         type=float,
-        default=0.0,
         metavar="X",
-        help="smallest self-play return of a group to add, at least 0 (default: %(default)s)",
+        help="smallest self-play return of a group to add (default: any)",
     )
     adding.add_argument(
         "--replace", action="store_true", help="replace the groups of the same method and seed that are in the zoo"

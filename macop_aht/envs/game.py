@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from macop_aht.compiling import njit
 from macop_aht.policies import resolve
 from macop_aht.policies.population import Population
 from macop_aht.scenarios import Family, Scenario, build_with
-from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.batch import make_batch
 from macop_aht.scenarios.spec import World
 from macop_aht.util import hint
 
@@ -33,7 +34,7 @@ class Game:
         changes: dict[str, Any],
     ) -> None:
         self.world: World = build_with(scenario, changes, also=ARGUMENTS)
-        self.batch = Batch(self.world, size)
+        self.batch = make_batch(self.world, size)
         name = scenario if isinstance(scenario, str) else getattr(scenario, "name", "")
         self.population = Population(resolve(teammate, self.world, name), self.batch, episodes_per_teammate)
         self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
@@ -87,6 +88,15 @@ def checked_seed(seed: Any) -> int:
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed is {seed!r}; give a whole number, 0 or more")
     return int(seed)
+
+
+def with_limit(spec: Any, world: World) -> Any:
+    """Return a Gymnasium spec that says after how many steps the world truncates an episode."""
+    if spec is None:
+        return None
+    changed = copy.copy(spec)
+    changed.max_episode_steps = world.limit
+    return changed
 
 
 def spaces_of(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:

@@ -158,7 +158,7 @@ class Training:
         member, returns = source.collector.step(self._exploration(source))
         self.progress.steps += source.collector.size
         if len(returns):
-            self._note_rewards(source, member, returns)
+            self._note_rewards(source, member, source.collector.learnt)
         if len(returns) and source is self.sources[0]:
             self._count(returns)
             self._update()

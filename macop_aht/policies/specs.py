@@ -88,6 +88,11 @@ def _named(head: str, world: World, scenario: str) -> list[Policy]:
         return [OnnxPolicy(head, world)]
     if head == "random":
         return [Random()]
+    if head.partition(":")[0] == "scripted" and not world.scripts:
+        raise ValueError(
+            f"teammate is {head!r}, and this environment has no scripts; give another teammate, such as 'random', a policy or "
+            "'zoo:NAME', or scripts with External(scripts={…})"
+        )
     if head == "scripted":
         return list(scripted(world).values())
     if kind == "scripted":

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from macop_aht.scenarios import combat_kernels, combat_scripts
-from macop_aht.scenarios.combat_kernels import LOOPS_PER_SECOND, LOOPS_PER_STEP, MOVE_LENGTH, SIZE, Params, State
+from macop_aht.scenarios.combat_kernels import (
+    COOLDOWN_SCALE,
+    LOOPS_PER_SECOND,
+    LOOPS_PER_STEP,
+    MOVE_LENGTH,
+    SIZE,
+    Params,
+    State,
+)
 from macop_aht.scenarios.spec import (
     Kernels,
     Point,
@@ -207,7 +215,20 @@ class Combat:
             draw=self._draw,
             outcome=self._outcome,
             info=self._info,
+            state_bounds=self._state_bounds(n * len(actions)),
         )
+
+    def _state_bounds(self, last_actions: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds of the global state, whose last entries are the last actions."""
+        low, high = [], []
+        for unit in self.allies:
+            low += [0.0, 0.0, -0.5, -0.5]
+            high += [1.0, unit.cooldown * LOOPS_PER_SECOND / COOLDOWN_SCALE, 0.5, 0.5]
+        for unit in self.enemies:
+            low += [0.0, -0.5, -0.5, *([0.0] if unit.shield else [])]
+            high += [1.0, 0.5, 0.5, *([1.0] if unit.shield else [])]
+        bounds = low + [0.0] * last_actions, high + [1.0] * last_actions
+        return np.array(bounds[0], dtype=np.float32), np.array(bounds[1], dtype=np.float32)
 
     def _params(self) -> Params:
         units = self.allies + self.enemies

@@ -89,6 +89,16 @@ class PixelCanvas:
         filled = half * max(min(fraction, 1.0), 0.0)
         self._pen.rectangle(self._box(x - half + filled, y, filled, thick), fill=COLOURS[role])
 
+    def paste(self, picture: np.ndarray) -> None:
+        """Fill the canvas with a picture (height, width, 3) uint8, as large as it fits."""
+        from PIL import Image
+
+        side, image = WIDTH * SMOOTH, Image.fromarray(picture)
+        scale = side / max(image.size)
+        image = image.resize([max(round(length * scale), 1) for length in image.size])
+        left, top = ((side - length) // 2 for length in image.size)
+        self._image.paste(image, (left, HEADER * SMOOTH + top))
+
     def finish(self, caption: str, note: str) -> np.ndarray:
         """Return the picture with its header: (height, width, 3) uint8."""
         self._pen.rectangle([(0, 0), (WIDTH * SMOOTH, HEADER * SMOOTH)], fill="white")
@@ -177,12 +187,19 @@ class Screen:
     def show(self, world: World, state: Any, b: int, step: int, score: float, teammate: str = "") -> Any:
         """Draw environment b. Returns a picture, a text, or None where a window shows it, as `render()` does."""
         caption = f"step {step}/{world.limit}   return {score:.2f}"
+        if self.mode == "ansi" and world.picture is not None:
+            raise ValueError(
+                "render_mode is 'ansi'; this environment draws pictures only, so give 'rgb_array' or 'human'"
+            )
         if self.mode == "ansi":
             text = TextCanvas()
             world.draw(text, state, b)
             return text.finish(caption)
         canvas = PixelCanvas()
-        world.draw(canvas, state, b)
+        if world.picture is not None:
+            canvas.paste(world.picture(state, b))
+        else:
+            world.draw(canvas, state, b)
         picture = canvas.finish(caption, teammate)
         if self.mode == "rgb_array":
             return picture

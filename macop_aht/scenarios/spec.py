@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from macop_aht.scenarios.batch import Batch
     from macop_aht.scenarios.drawing import Canvas
 
 Cell = tuple[int, int]
@@ -39,6 +40,14 @@ class Script:
     argument: int = 0  # which corner, prey, landmark or post
     memory: int = 0  # columns of its memory
     draws: int = 0  # random draws per step
+
+
+@dataclass(frozen=True)
+class OwnScript:
+    """A scripted teammate of the user's: a line that describes it, and a policy or a callable (obs, mask) -> action."""
+
+    about: str
+    policy: Any
 
 
 class Kernels(NamedTuple):
@@ -73,10 +82,19 @@ class World:
     state_dim: int
     reset_draws: int  # random draws per reset
     step_draws: int  # random draws per step
-    scripts: Mapping[str, Script]
+    scripts: Mapping[str, Script | OwnScript]
     draw: Callable[[Canvas, Any, int], None]  # paints environment b of a state on a canvas
     outcome: Callable[[Any, int], str]  # label of how the episode in environment b ended; "" without success
     info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # a state's entries of `info`, (B,) each
+    state_bounds: tuple[np.ndarray, np.ndarray] | None = None  # of the global state; None: those of all observations
+    make_batch: Callable[[World, int], Batch] | None = None  # returns B environments; None: those of the kernels
+    picture: Callable[[Any, int], np.ndarray] | None = None  # of environment b of a state; None: `draw` paints it
+
+    @property
+    def global_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds of the global state: (S,) (S,)."""
+        low, high = self.bounds
+        return self.state_bounds or (np.tile(low, self.n_agents), np.tile(high, self.n_agents))
 
 
 class Family(Protocol):

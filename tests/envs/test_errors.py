@@ -51,7 +51,10 @@ CASES = {
     # ids, scenarios, parameters
     "unknown id": (lambda: gym.make("MacopLBF5-v0"), "Did you mean: `MacopLBF4`"),
     "unknown scenario": (lambda: macop_aht.parallel_env("LBF44"), "did you mean 'LBF4'"),
-    "unknown parameter": (lambda: lbf4(teamate="random"), "unknown parameter 'teamate'; did you mean 'teammate'"),
+    "unknown parameter": (
+        lambda: lbf4(teamate="random"),
+        "unexpected keyword argument 'teamate'; did you mean 'teammate'",
+    ),
     "near parameter": (lambda: lbf4(limits=3), "did you mean 'limit'"),
     "vector parameter": (lambda: vec(max_levels=3), "did you mean 'max_level'"),
     "food outside": (lambda: lbf4(foods=((0, 9),)), r"foods \[\(0, 9\)\] lie outside the 6x6 grid"),

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 import zipfile
 from dataclasses import replace
 from importlib.metadata import version
@@ -17,6 +18,7 @@ import pytest
 from macop_aht import paths
 from macop_aht.cli import main
 from macop_aht.config import ConfigError, from_toml, to_toml
+from macop_aht.learner.ppo import ProximalConfig
 from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.runs import checkpoints
@@ -26,6 +28,7 @@ from macop_aht.runs.records import DamagedError, FormatError, Part, PhaseNote, S
 from macop_aht.runs.selfplay import SelfPlayRun, read_run, self_play
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
+ROUNDS = TrainingConfig(learner="ppo", ppo=ProximalConfig(envs=8, parts=2))
 RUN = SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING))
 
 
@@ -50,6 +53,41 @@ def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     self_play(RUN, folder, device="cpu", say=lambda line: None)
     return folder
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("environment", "training"),
+    [("make_walk", TRAINING), ("make_walk", ROUNDS), ("make_forgetful", TRAINING)],
+    ids=["q", "ppo", "not deterministic"],
+)
+def test_a_run_in_a_users_environment_is_resumed(tmp_path, environment, training):
+    """To the same weights where the environment is deterministic; where it is not, the run says so and goes on."""
+    run = replace(RUN, scenario=f"tests.environments:{environment}", training=SelfPlayConfig(2, 2_000, training))
+    quiet = {"device": "cpu", "say": lambda line: None, "checkpoint_every": 0.1}
+    steps = []
+
+    def stop(progress):
+        steps.append(progress.steps)
+        if progress.steps > 1_000:
+            raise Stop
+
+    self_play(run, tmp_path / "whole", **quiet)
+    with pytest.raises(Stop):
+        self_play(run, tmp_path / "killed", watch=stop, **quiet)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        self_play(run, tmp_path / "killed", resume=True, **quiet)
+    told = [str(warning.message) for warning in told if "not deterministic" in str(warning.message)]
+    if environment == "make_walk":
+        assert not told
+        assert_same_run(tmp_path / "killed", tmp_path / "whole")
+    else:
+        assert told
+    assert RunFolder(tmp_path / "killed").finished
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path, monkeypatch):
