@@ -14,7 +14,7 @@ import numpy as np
 from macop_aht import plots
 from macop_aht.evaluation.evaluate import TIERS, lines
 from macop_aht.evaluation.rows import Row
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 RETURNS = ("mean", "interquartile mean", "over the best response", "worst tenth")
 STYLE = """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from macop_aht.scenarios.drawing import Canvas
+    from macop_aht.scenarios.scene import SceneOf
 
 Cell = tuple[int, int]
 Point = tuple[float, float]
@@ -73,7 +73,7 @@ class World:
     reset_draws: int  # random draws per reset
     step_draws: int  # random draws per step
     scripts: Mapping[str, Script]
-    draw: Callable[[Canvas, Any, int], None]  # paints environment b of a state on a canvas
+    scene: SceneOf  # what there is to see of environment b of a state
     outcome: Callable[[Any, int], str]  # label of how the episode in environment b ended; "" without success
     info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # a state's entries of `info`, (B,) each
 
