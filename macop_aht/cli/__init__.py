@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macop_aht import paths
-from macop_aht.cli import browsing, campaigns, converting, judging, sharing, training
+from macop_aht.cli import browsing, campaigns, converting, judging, playing, sharing, training
 from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
     browsing.add_scenarios, browsing.add_teammates, browsing.add_demo,
+    playing.add_play,
     training.add_selfplay, training.add_train, training.add_sequence,
     judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
     campaigns.add_campaign, campaigns.add_reproduce,

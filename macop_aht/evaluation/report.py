@@ -65,11 +65,8 @@ def _by_teammate(rows: Sequence[Row]) -> Any:
     """A bar for every teammate, the tiers in colours."""
     means = [(tier, name, mean) for tier in TIERS for name, mean in _means(rows, tier).items()]
     figure, axis = plots.pyplot().subplots(figsize=(9, 1 + 0.25 * len(means)))
-    colours = dict(
-        zip(
-            TIERS, (COLOURS["ego"], COLOURS["food"], COLOURS["mate"], COLOURS["landmark"], COLOURS["prey"]), strict=True
-        )
-    )
+    roles = ("ego", "food", "mate", "landmark", "shield", "prey")
+    colours = {tier: COLOURS[role] for tier, role in zip(TIERS, roles, strict=True)}
     for place, (tier, _, mean) in enumerate(means):
         axis.barh(place, mean, color=colours[tier])
     axis.set_yticks(range(len(means)), [f"{name} ({tier})" for tier, name, _ in means], fontsize=8)
