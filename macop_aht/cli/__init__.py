@@ -15,7 +15,7 @@ from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
     browsing.add_scenarios, browsing.add_teammates, browsing.add_demo,
-    playing.add_play,
+    playing.add_play, playing.add_watch,
     training.add_selfplay, training.add_train, training.add_sequence,
     judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
     campaigns.add_campaign, campaigns.add_reproduce,

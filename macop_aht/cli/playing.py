@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from macop_aht.cli.options import Commands, new_file, positive, seed
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def _play(arguments: argparse.Namespace) -> None:
@@ -75,3 +80,78 @@ def add_play(commands: Commands, words: Sequence[str]) -> None:
     )
     parser.add_argument("--no-browser", dest="browser", action="store_false", help="do not open the browser")
     parser.set_defaults(run=_play)
+
+
+def _watch(arguments: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from macop_aht.play import watch
+    from macop_aht.play.choices import offer
+
+    known = offer(arguments.scenario, arguments.agent, arguments.selector)
+    choice = replace(known.default(), person=False)
+    if arguments.teammate:
+        choice = replace(choice, teammate=arguments.teammate)
+    moments = watch.frames(arguments.scenario, choice, arguments.episodes, arguments.seed)
+    if arguments.terminal:
+        watch.show(moments, arguments.fps, arguments.beliefs)
+        return
+    returns = []
+
+    def pictures() -> Iterator[tuple[np.ndarray, bool]]:
+        for moment in moments:
+            if moment.over:
+                returns.append(moment.score)
+            yield watch.picture(moment, arguments.trails, arguments.beliefs), moment.over
+
+    count = watch.film(arguments.out, pictures(), arguments.fps)
+    print(f"{choice.agent} with {choice.teammate}: returns {', '.join(f'{value:.2f}' for value in returns)}")
+    print(f"wrote {arguments.out}: {count} frames")
+
+
+def _film(text: str) -> Path:
+    if not text.endswith((".gif", ".mp4")):
+        raise argparse.ArgumentTypeError(f"{text!r} ends neither in .gif nor in .mp4")
+    return new_file(text)
+
+
+def add_watch(commands: Commands, words: Sequence[str]) -> None:
+    parser = commands.add_parser("watch", help="film an agent with a teammate, as GIF, MP4 or text")
+    parser.add_argument("scenario", help="name of a scenario, such as LBF4 (`macop scenarios` lists them)")
+    parser.add_argument(
+        "--agent",
+        default="",
+        metavar="AGENT",
+        help="bundle (folder or shipped name) or teammate spec that plays the ego (default: the shipped bundle of Macop+, "
+        "else of Macop)",
+    )
+    parser.add_argument(
+        "--teammate", default="", metavar="TEAMMATE", help="teammate, as for teammate= (default: a group of zoo:test)"
+    )
+    parser.add_argument(
+        "--selector", default="", metavar="NAME", help="selector of the bundle (default: zero-shot, where it has that)"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="number of episodes, at least 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=seed, default=0, metavar="N", help="seed of the episodes, at least 0 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out",
+        type=_film,
+        default="watch.gif",
+        metavar="FILE",
+        help="FILE.gif or FILE.mp4 to write (default: %(default)s)",
+    )
+    parser.add_argument("--terminal", action="store_true", help="print the episodes as text instead of writing a file")
+    parser.add_argument("--beliefs", action="store_true", help="show what the agent believes beside the picture")
+    parser.add_argument("--trails", action="store_true", help="show the ways that the agents have come")
+    parser.add_argument(
+        "--fps", type=positive, default=5, metavar="N", help="steps per second, at least 1 (default: %(default)s)"
+    )
+    parser.set_defaults(run=_watch)

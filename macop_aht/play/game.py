@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -78,8 +79,9 @@ class Game:
         return self.world.scene(self._play.batch.state, 0)
 
     def mind(self) -> Mind:
-        """Return what the agent believes."""
-        return self._mind.read()
+        """Return what the agent believes. By zero-shot, it has no head before its first step."""
+        mind = self._mind.read()
+        return replace(mind, head="") if mind.kind == "belief" and self.step_number == 0 else mind
 
     def begin(self) -> None:
         """Begin an episode. Who sits in a policy's seat is drawn anew where the spec stands for several."""

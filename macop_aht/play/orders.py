@@ -48,8 +48,9 @@ def controls(world: World) -> list[Control]:
         elif way in KEYS:
             found.append(Control(action, name, LABELS[way], KEYS[way], way))
         elif name not in IDLE:
-            number += 1
-            keys = (f"Digit{number}", f"Numpad{number}") if number < 10 else ()
+            told = name.rpartition(" ")[2]  # of "attack 3"
+            digit = int(told) if told.isdigit() else (number := number + 1)
+            keys = (f"Digit{digit}", f"Numpad{digit}") if digit < 10 else ()
             found.append(Control(action, name, name, keys, held=not name.startswith("attack")))
     return found
 

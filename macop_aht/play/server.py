@@ -137,10 +137,10 @@ class Server:
         """Return the ASGI application."""
         routes = [
             Route("/", self._gallery),
-            Route("/scenes.json", self._scenes),
             Route("/static/palette.css", self._palette),
             Route("/static/{name}", self._file),
             Route("/{scenario}", self._page),
+            Route("/{scenario}/scene.json", self._scene),
             WebSocketRoute("/{scenario}/game", self._game),
         ]
         return Guard(Starlette(routes=routes), self.options.host)
@@ -170,7 +170,7 @@ class Server:
         return Response(text, media_type="text/css")
 
     def _gallery(self, request: Request) -> Response:
-        return HTMLResponse(self._filled("gallery.html", {"problem": ""}))
+        return HTMLResponse(self._worlds(""))
 
     def _page(self, request: Request) -> Response:
         scenario = request.path_params["scenario"]
@@ -178,15 +178,20 @@ class Server:
             find(scenario)
         except KeyError as error:
             problem = f'<p class="problem" role="alert">{html.escape(str(error.args[0])[:300])}</p>'
-            return HTMLResponse(self._filled("gallery.html", {"problem": problem}), status_code=404)
+            return HTMLResponse(self._worlds(problem), status_code=404)
         options = "".join(
-            f'<option value="{html.escape(name)}"{" selected" * (name == scenario)}>{html.escape(name)}</option>'
-            for name in SCENARIOS
+            f'<option value="{name}"{" selected" * (name == scenario)}>{name}</option>' for name in SCENARIOS
         )
         about = html.escape(SCENARIOS[scenario].about)
-        return HTMLResponse(
-            self._filled("game.html", {"scenario": html.escape(scenario), "about": about, "options": options})
+        return HTMLResponse(self._filled("game.html", {"scenario": scenario, "about": about, "options": options}))
+
+    def _worlds(self, problem: str) -> str:
+        worlds = "".join(
+            f'<li><a href="/{name}"><canvas data-world="{name}" aria-hidden="true"></canvas><strong>{name}</strong>'
+            f"<span>{html.escape(known.about)}</span></a></li>"
+            for name, known in SCENARIOS.items()  # names are identifiers
         )
+        return self._filled("gallery.html", {"problem": problem, "worlds": worlds})
 
     def _filled(self, name: str, entries: dict[str, str]) -> str:
         text = self._static[name]
@@ -194,10 +199,12 @@ class Server:
             text = text.replace(f"<!--{key}-->", value)
         return text
 
-    def _scenes(self, request: Request) -> Response:
-        """Every scenario as an episode begins, for the gallery."""
-        found = {name: {"about": known.about, "scene": _first_scene(name)} for name, known in SCENARIOS.items()}
-        return Response(json.dumps(found), media_type="application/json")
+    def _scene(self, request: Request) -> Response:
+        """A scenario as an episode begins, for the gallery."""
+        scenario = request.path_params["scenario"]
+        if scenario not in SCENARIOS:
+            return PlainTextResponse("there is no such scenario", status_code=404)
+        return Response(json.dumps(_first_scene(scenario)), media_type="application/json")
 
     async def _game(self, page: WebSocket) -> None:
         await page.accept()

@@ -185,7 +185,7 @@ class Session:
                 await self._step()
 
     async def _show(self) -> None:
-        await self._send(messages.state(self._game, self._waiting and self._pace != TURNS))
+        await self._send(messages.state(self._game, self._waiting))
 
     async def _send(self, message: dict[str, Any]) -> None:
         """Send a message; a page that does not read loses its game."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -282,17 +283,9 @@ class Combat:
         if u < n:
             role, name = seat_role(u, self.controllable), str(u)
             return Body(f"agent{u}", x, y, unit.radius, role, name, name, agent=u, gauges=tuple(gauges))
-        glyph = "m" if unit.name == "marine" else unit.name[0].upper()
-        return Body(
-            f"enemy{u - n}",
-            x,
-            y,
-            unit.radius,
-            "enemy",
-            glyph=glyph,
-            action=combat_kernels.ATTACK + u - n,
-            gauges=tuple(gauges),
-        )
+        own, glyph = u - n, "m" if unit.name == "marine" else unit.name[0].upper()
+        looks: dict[str, Any] = {"label": str(own), "glyph": glyph, "gauges": tuple(gauges)}
+        return Body(f"enemy{own}", x, y, unit.radius, "enemy", action=combat_kernels.ATTACK + own, **looks)
 
 
 def zealot_circle(count: int = 6, radius: float = 11.0) -> Combat:

@@ -169,7 +169,9 @@ _FORMS: Final = {"food": _fruit, "prey": _animal, "landmark": _target, "enemy": 
 class TextCanvas:
     """A canvas of characters with a glyph for each body. A world with tiles has one character per tile."""
 
-    def __init__(self) -> None:
+    def __init__(self, coloured: bool = False) -> None:
+        """`coloured`: glyphs have their roles' colours, by the codes of terminals."""
+        self._coloured = coloured
         self._cells: dict[tuple[int, int], str] = {}
         self._columns, self._lines, self._gap = COLUMNS, LINES, ""
 
@@ -189,7 +191,9 @@ class TextCanvas:
         pass  # ranges would hide the bodies
 
     def body(self, body: Body) -> None:
-        self._cells[self._at(body.x, body.y)] = body.glyph
+        colour = ";".join(str(int(COLOURS[body.role][k : k + 2], 16)) for k in (1, 3, 5))
+        shown = f"\x1b[1;38;2;{colour}m{body.glyph}\x1b[0m" if self._coloured else body.glyph
+        self._cells[self._at(body.x, body.y)] = shown
 
     def paste(self, picture: np.ndarray) -> None:
         raise ValueError("render_mode is 'ansi'; this environment draws pictures only, so give 'rgb_array' or 'human'")
@@ -200,7 +204,7 @@ class TextCanvas:
             self._gap.join(self._cells.get((line, column), " ") for column in range(self._columns))
             for line in range(self._lines)
         ]
-        edge = "-" * (len(lines[0]) + 2)
+        edge = "-" * (self._columns + len(self._gap) * (self._columns - 1) + 2)
         return "\n".join([caption, edge, *(f"|{line}|" for line in lines), edge])
 
 

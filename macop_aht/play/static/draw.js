@@ -1,7 +1,6 @@
 // Draws scenes on a canvas, and moves bodies smoothly from one scene to the next.
 
-const LEAST = 8; // pixels: the radius of the smallest body
-const FONT = 14; // pixels: the smallest number
+const FONT = 13; // pixels: the smallest number
 const FADE = 0.35; // of the way between two scenes: bodies that come or go
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -41,7 +40,7 @@ export class Painter {
   forget() {
     this.bodies.clear();
     this.tracks.clear();
-    this.area = null;
+    this.area = this.scene = null;
     this.aim = null;
   }
 
@@ -155,7 +154,6 @@ export class Painter {
     const points = [...track.slice(0, -1), [here.x, here.y]];
     this.pen.strokeStyle = this.colour(body.role);
     this.pen.lineWidth = 5;
-    this.pen.lineCap = "round";
     for (let k = 1; k < points.length; k++) {
       this.pen.globalAlpha = 0.1 + (0.5 * k) / points.length;
       this.pen.beginPath();
@@ -172,7 +170,7 @@ export class Painter {
   }
 
   size(body) {
-    return Math.max(body.r * this.scale, LEAST);
+    return Math.max(body.r * this.scale, Math.min(11, Math.max(7, this.width / 50))); // small bodies are enlarged
   }
 
   body(body, place) {
@@ -197,7 +195,7 @@ export class Painter {
 
   label(body, x, y, radius, colour) {
     if (!body.label) return;
-    const inside = radius >= 0.75 * FONT;
+    const inside = radius >= 0.78 * FONT;
     const size = inside ? Math.max(FONT, 0.95 * radius) : FONT;
     this.pen.font = `600 ${size}px system-ui, sans-serif`;
     this.pen.textAlign = inside ? "center" : "left";

@@ -10,6 +10,8 @@ const AGAIN = 140; // milliseconds between two turns while a key is held
 const CLOSED = { 1013: "The server has no room for another game.", 1008: "The server has closed this game." };
 const NAMES = { ego: "agent", food: "food", prey: "prey", landmark: "landmark", enemy: "enemy" };
 
+const touch = matchMedia("(pointer: coarse)");
+
 const painter = new Painter($("canvas"));
 const returns = new Returns();
 const settings = new Settings(start);
@@ -78,8 +80,11 @@ function meet(welcome) {
 function hint() {
   const moves = game.pace === 0 ? "Each key is a step" : "Hold a key to go on";
   const stay = game.welcome.controls.find((control) => control.keys.includes("Space"));
-  const parts = [`Arrows or WASD. ${moves}; space: ${stay ? stay.name : "stay"}.`];
-  if (game.aims) parts.push("Click an enemy to attack it; digits do the same.");
+  const idle = stay ? stay.name : "stay";
+  const parts = touch.matches
+    ? [`Touch the board where you want to go, or use the buttons. ${game.pace === 0 ? "Each touch is a step." : ""}`]
+    : [`Arrows or WASD. ${moves}; space: ${idle}.`];
+  if (game.aims) parts.push(touch.matches ? "Touch an enemy to attack it." : "Click an enemy to attack it, or press its digit.");
   $("hint").textContent = game.person ? parts.join(" ") : game.pace === 0 ? "Space or Enter: the next step." : "Two policies play; lean back.";
 }
 
@@ -92,7 +97,12 @@ function show(state) {
   if (!target || state.over) painter.aim = null;
   returns.show(state);
   showMind(state.mind);
-  input.allow(state.mask, !game.person || state.over);
+  const bodies = state.scene.bodies || [];
+  const alive = !bodies.length || bodies.some((body) => body.agent === game.welcome.seat);
+  const aimed = alive ? bodies.map((body) => body.action) : []; // an order for a body that is out of reach leads there
+  input.allow(state.mask, aimed, !game.person || state.over);
+  if (game.person && !alive && !state.over) $("hint").textContent = "Your unit has fallen. The agent fights on.";
+  else if (state.step === 0) hint();
   $("step").textContent = `Episode ${Math.max(1, state.episode)} · step ${state.step} of ${game.welcome.limit}`;
   $("meter").firstChild.style.width = `${(100 * state.step) / game.welcome.limit}%`;
   if (!before) legend(state.scene);
@@ -118,7 +128,8 @@ function announce(state, before) {
     banner(title, text, "Next episode ⏎", () => send({ type: "next" }), state.score > 0);
     $("live").textContent = `${title}. ${text}`;
   } else if (state.waiting) {
-    banner("You are the unknown teammate", `${game.welcome.about}. The agent does not know you. The clock starts with your first move.`, "Start ⏎", begin);
+    const clock = game.pace === 0 ? "The world waits for your moves." : "The clock starts with your first move.";
+    banner("You are the unknown teammate", `${game.welcome.about}. ${clock}`, "Start ⏎", begin);
   } else {
     $("banner").hidden = true;
     if (state.over) $("live").textContent = verdict(state).join(". ");
@@ -151,10 +162,12 @@ function banner(title, text, button, action, good = false) {
 }
 
 function begin() {
+  $("canvas").focus();
+  $("banner").hidden = true;
+  if (game.pace === 0) return;
   const stay = game.welcome.controls.find((control) => control.keys.includes("Space"));
   give(stay ? stay.action : 0, false);
   release(stay ? stay.action : 0);
-  $("canvas").focus();
 }
 
 function toast(text) {

@@ -126,9 +126,11 @@ export class Input {
   }
 
   // Dim what is not available now.
-  allow(mask, everything) {
-    for (const button of document.querySelectorAll("[data-action]"))
-      button.toggleAttribute("data-off", !everything && !mask[button.dataset.action]);
+  allow(mask, aimed, everything) {
+    for (const button of document.querySelectorAll("[data-action]")) {
+      const action = Number(button.dataset.action);
+      button.toggleAttribute("data-off", !everything && !mask[action] && !aimed.includes(action));
+    }
   }
 }
 

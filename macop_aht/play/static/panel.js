@@ -42,14 +42,12 @@ const TITLES = { belief: "What the agent believes", returns: "What its heads hav
 
 export function showMind({ kind, head, bars }) {
   $("mind-title").textContent = TITLES[kind];
-  $("head").textContent =
-    kind === "none"
-      ? "It has no beliefs: it is a fixed policy."
-      : `It plays ${head === "generalist" ? "its generalist head" : `head ${head}`}${kind === "belief" ? ", the best for the group that it takes you for" : ""}.`;
+  $("head").replaceChildren(...told(kind, head));
   const list = $("beliefs");
   while (list.children.length > bars.length) list.lastChild.remove();
   while (list.children.length < bars.length) list.append(row());
   const most = Math.max(...bars.map((bar) => bar[1]), kind === "belief" ? 0 : 1e-9);
+  const alone = bars.filter((bar) => bar[1] === most).length === 1;
   bars.forEach(([label, value, own, tried], k) => {
     const [name, track, figure] = list.children[k].children;
     const texts = kind === "belief"
@@ -58,9 +56,18 @@ export function showMind({ kind, head, bars }) {
     name.textContent = texts[0];
     figure.textContent = texts[1];
     track.firstChild.style.width = `${Math.max(0, Math.min(100, 100 * texts[2]))}%`;
-    list.children[k].classList.toggle("leading", value === most && value > 0);
+    list.children[k].classList.toggle("leading", alone && value === most);
     list.children[k].title = kind === "belief" ? `the best head for it is ${own}` : "";
   });
+}
+
+function told(kind, head) {
+  if (kind === "none") return ["It has no beliefs: it is a fixed policy."];
+  if (!head) return ["It has not moved yet. How likely its teammate is one of the groups that it knows:"];
+  const name = document.createElement("b");
+  name.textContent = head === "generalist" ? "its generalist head" : `head ${head}`;
+  const why = { belief: ". How likely its teammate is one of the groups that it knows:", returns: ". The mean return of each, and how often it was tried:" };
+  return ["It plays ", name, why[kind]];
 }
 
 function row() {
