@@ -57,8 +57,7 @@ class Offer:
         return Choice(agent, selector, teammate, person)
 
     def _selector(self, agent: str) -> str:
-        known = self.selectors[agent]
-        return ZERO_SHOT if ZERO_SHOT in known else next(iter(known), "")
+        return next(iter(self.selectors[agent]), "")
 
 
 def offer(scenario: str, agent: str = "", selector: str = "") -> Offer:
@@ -67,15 +66,16 @@ def offer(scenario: str, agent: str = "", selector: str = "") -> Offer:
     `agent` is a bundle, by folder or shipped name, or a teammate spec. Without a bundle for this scenario, scripts and the
     random policy are offered. Raises `ValueError` or `FileNotFoundError` for an agent that cannot play here.
     """
-    given = _selectors(agent, scenario) if agent else {}
+    shipped, scripts = _shipped(scenario), [f"scripted:{name}" for name in build(scenario).scripts]
+    agents = _selectors(agent, scenario) if agent else {}
+    agents |= {name: selectors for name, selectors in shipped.items() if name not in agents}
+    agents |= {} if agents else dict.fromkeys(scripts, ())
     if selector:
-        own = next(iter((given or _shipped(scenario)).items()), ("the agent", ()))
-        if selector not in own[1]:
-            raise ValueError(f"{own[0]} has no selector {selector!r}; {hint(selector, own[1])}")
-        given = {own[0]: (selector, *(name for name in own[1] if name != selector))}
-    scripts = [f"scripted:{name}" for name in build(scenario).scripts]
-    others = _shipped(scenario) | dict.fromkeys([] if given or _shipped(scenario) else scripts, ())
-    return Offer(scenario, given | others | {"random": ()}, (*_groups(scenario), *scripts, "random"))
+        first, known = next(iter(agents.items()))
+        if selector not in known:
+            raise ValueError(f"{first} has no selector {selector!r}; {hint(selector, known)}")
+        agents[first] = (selector, *(name for name in known if name != selector))
+    return Offer(scenario, agents | {"random": ()}, (*_groups(scenario), *scripts, "random"))
 
 
 @cache

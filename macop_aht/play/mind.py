@@ -41,7 +41,8 @@ class MindReader:
         self._agent = ego if isinstance(ego, EgoAgent) else None
         described = self._agent.manifest.zero_shot if self._agent else None
         self._names = self._agent.manifest.head_names if self._agent else []
-        self._groups = described.groups if described else ()
+        groups = described.groups if described else ()
+        self._groups = [f"own {name}" if name.startswith("head ") else f"group {name}" for name in groups]
         best = np.array(described.returns).argmax(axis=0).tolist() if described else []
         self._best = [self._names[head] for head in best]
         self._by_head: tuple[Bar, ...] = ()

@@ -18,7 +18,7 @@ from macop_aht.play.choices import Choice, Offer
 from macop_aht.play.game import Game
 
 RATE, BURST = 60.0, 120.0  # messages per second of a page, and how many may come at once
-PATIENCE = 5_000  # messages above the rate until a page is shut out
+PATIENCE = 2_000  # messages above the rate until a page is shut out
 SLOW = 10.0  # seconds that a page may take to read a message
 IDLE = 1_800.0  # seconds without a message until a game is closed
 REST = 1.2  # seconds between two episodes that nobody plays

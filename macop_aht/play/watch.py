@@ -36,14 +36,13 @@ class Frame:
     trails: dict[int, Track]  # the ways that the agents have come
     score: float  # the return so far
     caption: str
-    note: str  # who plays
+    teammate: str
     over: bool
 
 
 def frames(scenario: str, choice: Choice, episodes: int, seed: int) -> Iterator[Frame]:
     """Play episodes, and yield every moment from the beginning of the first to the end of the last."""
     game = Game(scenario, choice, seed)
-    note = f"{choice.agent} with {choice.teammate}"
     for _ in range(episodes):
         game.begin()
         trails: dict[int, list[tuple[float, float]]] = {}
@@ -53,7 +52,7 @@ def frames(scenario: str, choice: Choice, episodes: int, seed: int) -> Iterator[
                 trails.setdefault(agent, []).append((body.x, body.y))
             caption = f"step {game.step_number}/{game.world.limit}   return {game.score:.2f}"
             ways: dict[int, Track] = {agent: tuple(way) for agent, way in trails.items()}
-            yield Frame(scene, game.mind(), ways, game.score, caption, note, game.over)
+            yield Frame(scene, game.mind(), ways, game.score, caption, choice.teammate, game.over)
             if game.over:
                 break
             game.step()
@@ -61,7 +60,7 @@ def frames(scenario: str, choice: Choice, episodes: int, seed: int) -> Iterator[
 
 def picture(frame: Frame, trails: bool = False, beliefs: bool = False) -> np.ndarray:
     """Return a frame as a picture (height, width, 3) uint8, on request with trails and with the agent's beliefs."""
-    found = picture_of(frame.scene, frame.caption, frame.note, frame.trails if trails else None)
+    found = picture_of(frame.scene, frame.caption, frame.teammate, frame.trails if trails else None)
     return np.concatenate([found, _panel(frame.mind)], axis=1) if beliefs else found
 
 
@@ -142,11 +141,11 @@ def text(frame: Frame, coloured: bool = False, beliefs: bool = False) -> str:
     """Return a frame as text, on request in the terminal's colours and with the agent's beliefs below."""
     canvas = TextCanvas(coloured)
     paint(frame.scene, canvas)
-    found = f"{frame.note}\n{canvas.finish(frame.caption)}"
+    found = f"with {frame.teammate}\n{canvas.finish(frame.caption)}"
     if not beliefs:
         return found
     bars = [
-        f"  {bar.label:10}{figure(frame.mind, bar.value):>6} {'#' * round(20 * min(max(bar.value, 0.0), 1.0))}"
+        f"  {bar.label:12}{figure(frame.mind, bar.value):>6} {'#' * round(20 * min(max(bar.value, 0.0), 1.0))}"
         for bar in frame.mind.leading(BARS)
     ]
     return "\n".join([found, title(frame.mind), *bars])

@@ -51,7 +51,7 @@ export function showMind({ kind, head, bars }) {
   bars.forEach(([label, value, own, tried], k) => {
     const [name, track, figure] = list.children[k].children;
     const texts = kind === "belief"
-      ? [label.startsWith("head") ? `own ${label}` : `group ${label}`, `${Math.round(100 * value)}%`, value]
+      ? [label, `${Math.round(100 * value)}%`, value]
       : [`${label} · ${tried}×`, tried ? value.toFixed(2) : "–", value / Math.max(most, 1e-9)];
     name.textContent = texts[0];
     figure.textContent = texts[1];
