@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 INK: Final = "#1f2933"
-FAINT: Final = "#6b7785"
+FAINT: Final = "#5a6470"
 PAPER: Final = "#f5f3ee"
 TILES: Final = ("#ece8df", "#e3ded2")
 COLOURS: Final = {
