@@ -1,6 +1,6 @@
 // Draws scenes on a canvas, and moves bodies smoothly from one scene to the next.
 
-const FONT = 13; // pixels: the smallest number
+const FONT = 13; // pixels: the size of a number beside a body
 const FADE = 0.35; // of the way between two scenes: bodies that come or go
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -170,7 +170,7 @@ export class Painter {
   }
 
   size(body) {
-    return Math.max(body.r * this.scale, Math.min(11, Math.max(7, this.width / 50))); // small bodies are enlarged
+    return Math.max(body.r * this.scale, Math.min(11, Math.max(8.5, this.width / 50))); // small bodies are enlarged
   }
 
   body(body, place) {
@@ -195,8 +195,8 @@ export class Painter {
 
   label(body, x, y, radius, colour) {
     if (!body.label) return;
-    const inside = radius >= 0.78 * FONT;
-    const size = inside ? Math.max(FONT, 0.95 * radius) : FONT;
+    const inside = radius >= 8 || this.scene.grid[0] > 0;
+    const size = inside ? Math.max(Math.min(FONT, 1.3 * radius), 0.95 * radius) : FONT;
     this.pen.font = `600 ${size}px system-ui, sans-serif`;
     this.pen.textAlign = inside ? "center" : "left";
     this.pen.textBaseline = inside ? "middle" : "bottom";
@@ -213,7 +213,7 @@ export class Painter {
   }
 
   gauge(x, y, fraction, role) {
-    const [width, height] = [28, 4];
+    const [width, height] = [Math.max(20, Math.min(28, this.width / 18)), 4];
     this.pen.fillStyle = this.colour("line");
     this.pen.fillRect(x - width / 2, y - height / 2, width, height);
     this.pen.fillStyle = this.colour(role);
