@@ -54,6 +54,7 @@ __all__ = [
 
 prefixes.announce("zoo", "macop_aht.zoo")
 prefixes.announce("agent", "macop_aht.deploy")
+prefixes.announce("person", "macop_aht.evaluation.recordings")
 
 if find_spec("gymnasium"):
     from macop_aht.envs.registration import register_builtin

@@ -26,5 +26,6 @@ ROOMS = (
     "export",  # from a run to a bundle
     "campaign",  # many runs, in processes or on Ray
     "reproduction",  # the paper's tables and figures
+    "play",  # the page on which a person is the teammate, its server, and films of episodes
     "cli",  # parse, call, print
 )

@@ -13,13 +13,14 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from macop_aht import paths
-from macop_aht.cli import browsing, campaigns, checking, converting, judging, sharing, training
+from macop_aht.cli import browsing, campaigns, checking, converting, judging, playing, sharing, training
 from macop_aht.cli.options import Parser
 from macop_aht.util import TooLarge, plain
 from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
     browsing.add_scenarios, browsing.add_teammates, browsing.add_demo, checking.add_check,
+    playing.add_play, playing.add_watch,
     training.add_selfplay, training.add_train, training.add_sequence,
     judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
     campaigns.add_campaign, campaigns.add_reproduce,

@@ -44,6 +44,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     if arguments.train:
         with TemporaryDirectory() as folder:
             demo.learn(Path(folder) / "run")
+    demo.what_next()
 
 
 def add_scenarios(commands: Commands, words: Sequence[str]) -> None:
@@ -62,7 +63,11 @@ def add_demo(commands: Commands, words: Sequence[str]) -> None:
         "demo", help="play every scenario with a scripted team, and with a random ego and scripted teammates"
     )
     parser.add_argument(
-        "--gif", type=_gif, metavar="FILE.gif", default="demo.gif", help="animated GIF to write (default: %(default)s)"
+        "--gif",
+        type=_gif,
+        metavar="FILE.gif",
+        default="demo.gif",
+        help="animated GIF to write; FILE.png beside it shows the trained ego with four teammates (default: %(default)s)",
     )
     parser.add_argument(
         "--episodes",

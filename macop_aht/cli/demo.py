@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from macop_aht.episodes.matches import team_play
-from macop_aht.episodes.runner import Hook, Lockstep
+from macop_aht.play import watch
+from macop_aht.play.choices import Choice
 from macop_aht.policies import resolve
 from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.util import show, write_whole
@@ -27,6 +27,15 @@ PAIRS = {
 SHORT = {"min_iterations": 2, "max_iterations": 3, "teammate_steps": 300_000, "ego_steps": 60_000}
 
 
+EGO = "macop-plus/LBF4"  # the trained ego of the pictures
+NEXT = {
+    "macop play LBF4": "be the unknown teammate yourself, in the browser",
+    f"macop watch LBF4 --agent {EGO} --beliefs": "see what the agent believes of its teammate",
+    f"macop evaluate {EGO}": "its returns with teammates that it has not met",
+    "macop train LBF4 --out runs/lbf4": "train an agent of your own",
+}
+
+
 def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
     """Return, per scenario, a script, its mean self-play return, and its mean return with a random ego."""
     rows = []
@@ -42,34 +51,26 @@ def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
 
 def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
     """Write an episode of a scripted pair as an animated GIF; return the number of frames."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("the animated GIF needs Pillow: pip install 'macop-aht[render]'") from error
+    choice = Choice(f"scripted:{script}", "", f"scripted:{script}", person=False)
+    moments = watch.frames(scenario, choice, 1, seed)
+    return watch.film(Path(path), ((watch.picture(moment), moment.over) for moment in moments), fps=5)
 
-    from macop_aht.scenarios.drawing import Screen
 
-    world, screen = build(scenario), Screen("rgb_array", fps=5)
-    pictures: list[Any] = []
-    policy = resolve(f"scripted:{script}", world)[0]
+def meetings(path: Path, seed: int = 0) -> list[float]:
+    """Write a picture of the trained ego's first episode with each corner's teammate on LBF4; return the four returns."""
+    from PIL import Image
 
-    class Camera(Hook):
-        """Takes a picture at first, and after every step."""
-
-        def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
-            if not pictures:
-                self.stepped(play, counted)
-
-        def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
-            batch = play.batch
-            picture = screen.show(world, batch.state, 0, int(batch.clock[0]), float(batch.score[0]), policy.name)
-            pictures.append(Image.fromarray(picture))
-
-    team_play(world, [policy] * world.n_agents, 1, seed, [Camera()])
+    pictures, returns = [], []
+    for corner in ("nw", "ne", "sw", "se"):
+        choice = Choice(EGO, "zero-shot", f"scripted:corner-{corner}", person=False)
+        *_, last = watch.frames("LBF4", choice, 1, seed)
+        pictures.append(watch.picture(last, trails=True))
+        returns.append(last.score)
+    rows = [np.concatenate(pair, axis=1) for pair in (pictures[:2], pictures[2:])]
     content = io.BytesIO()
-    pictures[0].save(content, "GIF", save_all=True, append_images=pictures[1:], duration=200, loop=0)
-    write_whole(Path(path), content.getvalue())
-    return len(pictures)
+    Image.fromarray(np.concatenate(rows)).save(content, "PNG")
+    write_whole(path, content.getvalue())
+    return returns
 
 
 def learn(folder: Path, scenario: str = "LBF4", seed: int = 0) -> None:
@@ -115,3 +116,13 @@ def main(gif: str | Path, episodes: int = 256) -> None:
     show(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
     count = film("SMAC1", PAIRS["SMAC1"], gif)
     show(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")
+    picture = Path(gif).with_suffix(".png")
+    found = ", ".join(f"{value:g}" for value in meetings(picture))
+    show(f"wrote {picture}: the trained ego's first episode with the teammate of each corner on LBF4; returns {found}")
+
+
+def what_next() -> None:
+    """Print what to try after the demonstration."""
+    show("\nTry next:")
+    for command, about in NEXT.items():
+        show(f"  {command:56}{about}")

@@ -29,7 +29,7 @@ class Row:
     scenario: str
     teammate: str
     generator: str = ""  # the method that has made the teammate; "" where none has
-    tier: str  # seen, unseen, unseen generator, scripted, other
+    tier: str  # seen, unseen, unseen generator, scripted, person, other
     stage: str  # test, or selection where the agent was still choosing its head
     episode: int = 0
     return_: float = 0.0  # undiscounted

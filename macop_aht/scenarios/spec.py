@@ -18,7 +18,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from macop_aht.scenarios.batch import Batch
-    from macop_aht.scenarios.drawing import Canvas
+    from macop_aht.scenarios.scene import SceneOf
 
 Cell = tuple[int, int]
 Point = tuple[float, float]
@@ -83,12 +83,11 @@ class World:
     reset_draws: int  # random draws per reset
     step_draws: int  # random draws per step
     scripts: Mapping[str, Script | OwnScript]
-    draw: Callable[[Canvas, Any, int], None]  # paints environment b of a state on a canvas
+    scene: SceneOf  # what there is to see of environment b of a state
     outcome: Callable[[Any, int], str]  # label of how the episode in environment b ended; "" without success
     info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # a state's entries of `info`, (B,) each
     state_bounds: tuple[np.ndarray, np.ndarray] | None = None  # of the global state; None: those of all observations
     make_batch: Callable[[World, int], Batch] | None = None  # returns B environments; None: those of the kernels
-    picture: Callable[[Any, int], np.ndarray] | None = None  # of environment b of a state; None: `draw` paints it
 
     @property
     def global_bounds(self) -> tuple[np.ndarray, np.ndarray]:

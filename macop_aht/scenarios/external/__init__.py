@@ -17,6 +17,7 @@ from macop_aht.scenarios.external.opening import Infos, describe, opened
 from macop_aht.scenarios.external.smac import SmacTeam, from_smac
 from macop_aht.scenarios.external.team import Recipe
 from macop_aht.scenarios.external.workers import use_workers
+from macop_aht.scenarios.scene import Scene
 from macop_aht.scenarios.spec import Kernels, OwnScript, World, no_info, whole
 from macop_aht.util import hint
 
@@ -116,12 +117,11 @@ class External:
             reset_draws=0,
             step_draws=0,
             scripts={name: OwnScript(_about(script), script) for name, script in self.scripts.items()},
-            draw=_draw_nothing,
+            scene=_scene,
             outcome=_outcome,
             info=_info_of(layout, self.shaping is not None),
             state_bounds=(-unbounded, unbounded) if layout.state_dim else None,
             make_batch=partial(_batch, pool, self.most),
-            picture=_picture,
         )
 
 
@@ -137,12 +137,9 @@ def _no_state(size: int) -> None:
     return None
 
 
-def _draw_nothing(canvas: Any, state: State, b: int) -> None:
-    pass  # its pictures are those of `render`
-
-
-def _picture(state: State, b: int) -> np.ndarray:
-    return state.batch().picture(b)
+def _scene(state: State, b: int) -> Scene:
+    """Return the environment's own picture."""
+    return Scene(picture=state.batch().picture(b))
 
 
 def _outcome(state: State, b: int) -> str:

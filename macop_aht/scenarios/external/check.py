@@ -128,12 +128,13 @@ def _workers(world: World) -> Finding:
 
 
 def _pictures(world: World) -> Finding:
-    if world.picture is None:
-        return Finding("yes", "pictures are drawn by the suite")
     batch = make_batch(world, 1)
     batch.reset()
     try:
-        height, width, _ = world.picture(batch.state, 0).shape
+        picture = world.scene(batch.state, 0).picture
     except Exception as error:  # whatever goes wrong there, nothing else needs pictures
         return Finding("note", f"no pictures: {error}")
+    if picture is None:
+        return Finding("yes", "pictures are drawn by the suite")
+    height, width, _ = picture.shape
     return Finding("yes", f"pictures of {width} by {height} pixels")
