@@ -1,0 +1,177 @@
+"""What the site says of agents, groups, scenarios and commands comes from their cards and their code, when it is built."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import numpy as np
+from mkdocs.structure.files import File, Files
+
+from macop_aht import cli, paths, zoo
+from macop_aht.deploy.manifest import Manifest, parse
+from macop_aht.envs.registration import BUILTIN
+from macop_aht.policies import PERTURBATIONS
+from macop_aht.scenarios import SCENARIOS, build
+
+FACTS = re.compile(r"<!-- facts: (.+?) -->")
+TITLES = {"macop": "Macop", "macop+": "Macop+"}
+NARROW = {"COLUMNS": "100"}
+
+
+# --- Agents
+
+
+def bundles() -> dict[str, Manifest]:
+    """Return the manifests of the shipped bundles by their names; Macop+ and Macop come first."""
+    found = paths.find("agents").glob("*/*/manifest.json")
+    known = {f"{file.parent.parent.name}/{file.parent.name}": parse(file.read_bytes()) for file in found}
+    order = [*TITLES][::-1]
+    rank = {method: place for place, method in enumerate(order)}
+    names = [*BUILTIN]
+    return dict(
+        sorted(known.items(), key=lambda item: (rank.get(item[1].method, 9), item[0].split("/")[0], names.index(item[1].scenario)))
+    )  # fmt: skip
+
+
+def agent_uri(name: str) -> str:
+    return f"agents/{name}.md"
+
+
+def agents_page() -> str:
+    lines = [
+        "# Agents",
+        "",
+        "Every agent comes with the package, as a bundle of ONNX files. `EgoAgent.load(NAME)` loads one;",
+        "[Deployment](deploy.md) says how to play it. The figures are mean returns with the teammate groups of",
+        "the agent's own run. Its page has those with unseen groups and with scripts.",
+        "",
+        "| name | scenario | method | heads | groups | best head | zero-shot, first episode | meta-test |",
+        "|---|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, known in bundles().items():
+        figures = known.figures
+        cells = [f"[`{name}`]({agent_uri(name)})", known.scenario, known.method, str(known.run_heads)]
+        if figures is None:
+            cells += [""] * 4
+        else:
+            rows = (figures.best_head, figures.zero_shot_first, figures.meta_test)
+            cells += [str(len(figures.groups)), *(f"{np.mean(row):.2f}" if len(row) else "" for row in rows)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "{: .browsable }", "", "A return of 1 is a success. In SMAC, 20 is a win."]) + "\n"
+
+
+def agent_page(name: str, known: Manifest) -> str:
+    """Return the card of a bundle, with how to play it."""
+    card = (paths.find("agents") / name / "card.md").read_text()
+    title, _, rest = card.partition("\n")
+    play = (
+        f"```python\nfrom macop_aht import EgoAgent\n\nagent = EgoAgent.load(\"{name}\")\n```\n\n"
+        f'As a teammate: `gym.make("Macop{known.scenario}-v0", teammate="agent:{name}")`. '
+        f"Its settings are in `agents/{name}/run.toml`.\n"
+    )
+    gif = f"![An episode of {known.scenario}](../../img/{known.scenario}.gif){{: .float }}\n\n"
+    body = rest.strip().replace("](heads.png)", f"]({known.scenario}/heads.png)")
+    return f"{title}\n\n{gif}{play}\n{body}\n"
+
+
+# --- Groups
+
+
+def zoo_table() -> str:
+    lines = [
+        "| name | scenario | generator | split | self-play | best response | outcomes |",
+        "|---|---|---|---|--:|--:|---|",
+    ]
+    for scenario in BUILTIN:
+        for card in zoo.cards(scenario).values():
+            outcomes = ", ".join(card.outcomes)
+            figures = f"{card.self_play:.2f} | {card.best_response:.2f}"
+            lines.append(
+                f"| `zoo:{card.name}` | {scenario} | {card.generator} | {card.split} | {figures} | {outcomes} |"
+            )
+    about = (
+        "*Self-play* is the group's return with itself. *Best response* is the return of the zoo's group that does best "
+        "with it. *Outcomes* says how its self-play ends, most often first."
+    )
+    return "\n".join([about, "", *lines, "{: .browsable .tall }"])
+
+
+# --- Scenarios
+
+
+def facts(name: str) -> str:
+    """Return what one scenario sets, and its scripts."""
+    scenario, world = SCENARIOS[name], build(name)
+    default = type(scenario.family)()  # type: ignore[call-arg]
+    own = [field.name for field in fields(scenario.family) if getattr(scenario.family, field.name) != getattr(default, field.name)]  # type: ignore[arg-type]  # fmt: skip
+    lines = [f"## {name}", "", f"{scenario.about[0].upper()}{scenario.about[1:]}.", ""]
+    lines += [
+        "| agents | the ego's | actions | observation | limit |",
+        "|--:|--:|--:|--:|--:|",
+        f"| {world.n_agents} | {world.controllable} | {len(world.actions)} | {len(world.observations)} | {world.limit} |",
+        "",
+    ]
+    if own:
+        settings = ", ".join(f"`{field}={_short(getattr(scenario.family, field))}`" for field in own)
+        lines += [f"It sets {settings}. All other parameters have their defaults.", ""]
+    else:
+        lines += ["All parameters have their defaults.", ""]
+    lines += ["| teammate | what it does |", "|---|---|"]
+    lines += [f"| `scripted:{script}` | {known.about} |" for script, known in world.scripts.items()]
+    return "\n".join([*lines, ""])
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    if len(text) > 90 and isinstance(value, tuple):
+        return f"({value[0]!r}, …)" if len(repr(value[0])) < 60 else f"({len(value)} entries)"
+    return text
+
+
+# --- Commands
+
+
+def commands_page() -> str:
+    """Return the help of every command."""
+    import os
+
+    os.environ.update(NARROW)
+    parts = ["# Commands", "", "`macop COMMAND --help` prints the same.", ""]
+    for words, parser in commands():
+        parts += [f"## macop {' '.join(words)}", "", "```text", parser.format_help().strip(), "```", ""]
+    return "\n".join(parts)
+
+
+def commands() -> list[tuple[list[str], object]]:
+    """Return the parser of every command, and of every action of a command that has some."""
+    found = []
+    for name in _actions(cli._parser([])):
+        parser = _actions(cli._parser([name]))[name]
+        inner = _actions(parser)
+        found += [([name, action], inner[action]) for action in inner] if inner else [([name], parser)]
+    return found
+
+
+def _actions(parser) -> dict:
+    return next((action.choices for action in parser._actions if hasattr(action, "_name_parser_map")), {})
+
+
+# --- The hook
+
+
+def on_files(files: Files, config) -> Files:
+    files.append(File.generated(config, "agents.md", content=agents_page()))
+    files.append(File.generated(config, "commands.md", content=commands_page()))
+    for name, known in bundles().items():
+        files.append(File.generated(config, agent_uri(name), content=agent_page(name, known)))
+        for picture in (paths.find("agents") / name).glob("*.png"):
+            files.append(File.generated(config, f"agents/{name}/{picture.name}", abs_src_path=str(picture)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_) -> str:
+    markdown = FACTS.sub(lambda found: "\n".join(facts(name) for name in found.group(1).split()), markdown)
+    if "<!-- zoo -->" in markdown:
+        markdown = markdown.replace("<!-- zoo -->", zoo_table())
+    return markdown
