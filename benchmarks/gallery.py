@@ -76,7 +76,9 @@ def save(frames: list[np.ndarray], durations: list[int], path: Path) -> int:
     height = round(WIDTH * frames[0].shape[0] / frames[0].shape[1])
     images = [Image.fromarray(frame).resize((WIDTH, height), Image.Resampling.LANCZOS) for frame in frames]
     shades = np.unique(np.concatenate([np.asarray(image).reshape(-1, 3) for image in images]), axis=0)
-    palette = Image.fromarray(shades[None]).quantize(COLOURS)  # every shade counts once: small bodies keep their colours
+    palette = Image.fromarray(shades[None]).quantize(
+        COLOURS
+    )  # every shade counts once: small bodies keep their colours
     first, *rest = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
     options: dict[str, Any] = {"duration": durations, "loop": 0, "optimize": True}
     first.save(path, save_all=True, append_images=rest, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import fields
 
@@ -9,29 +10,28 @@ import numpy as np
 from mkdocs.structure.files import File, Files
 
 from macop_aht import cli, paths, zoo
+from macop_aht.cli.examples import parsers
 from macop_aht.deploy.manifest import Manifest, parse
 from macop_aht.envs.registration import BUILTIN
-from macop_aht.policies import PERTURBATIONS
 from macop_aht.scenarios import SCENARIOS, build
 
 FACTS = re.compile(r"<!-- facts: (.+?) -->")
-TITLES = {"macop": "Macop", "macop+": "Macop+"}
-NARROW = {"COLUMNS": "100"}
+FIRST = ("macop-plus", "macop")
 
 
 # --- Agents
 
 
 def bundles() -> dict[str, Manifest]:
-    """Return the manifests of the shipped bundles by their names; Macop+ and Macop come first."""
+    """Return the manifests of the shipped bundles by their names: Macop+ first, then Macop, then the others."""
     found = paths.find("agents").glob("*/*/manifest.json")
     known = {f"{file.parent.parent.name}/{file.parent.name}": parse(file.read_bytes()) for file in found}
-    order = [*TITLES][::-1]
-    rank = {method: place for place, method in enumerate(order)}
-    names = [*BUILTIN]
-    return dict(
-        sorted(known.items(), key=lambda item: (rank.get(item[1].method, 9), item[0].split("/")[0], names.index(item[1].scenario)))
-    )  # fmt: skip
+
+    def place(name: str) -> tuple[int, str, int]:
+        method, scenario = name.split("/")
+        return FIRST.index(method) if method in FIRST else len(FIRST), method, BUILTIN.index(scenario)
+
+    return {name: known[name] for name in sorted(known, key=place)}
 
 
 def agent_uri(name: str) -> str:
@@ -66,7 +66,7 @@ def agent_page(name: str, known: Manifest) -> str:
     card = (paths.find("agents") / name / "card.md").read_text()
     title, _, rest = card.partition("\n")
     play = (
-        f"```python\nfrom macop_aht import EgoAgent\n\nagent = EgoAgent.load(\"{name}\")\n```\n\n"
+        f'```python\nfrom macop_aht import EgoAgent\n\nagent = EgoAgent.load("{name}")\n```\n\n'
         f'As a teammate: `gym.make("Macop{known.scenario}-v0", teammate="agent:{name}")`. '
         f"Its settings are in `agents/{name}/run.toml`.\n"
     )
@@ -104,7 +104,8 @@ def facts(name: str) -> str:
     """Return what one scenario sets, and its scripts."""
     scenario, world = SCENARIOS[name], build(name)
     default = type(scenario.family)()  # type: ignore[call-arg]
-    own = [field.name for field in fields(scenario.family) if getattr(scenario.family, field.name) != getattr(default, field.name)]  # type: ignore[arg-type]  # fmt: skip
+    names = [field.name for field in fields(scenario.family)]  # type: ignore[arg-type]
+    own = [field for field in names if getattr(scenario.family, field) != getattr(default, field)]
     lines = [f"## {name}", "", f"{scenario.about[0].upper()}{scenario.about[1:]}.", ""]
     lines += [
         "| agents | the ego's | actions | observation | limit |",
@@ -134,27 +135,12 @@ def _short(value: object) -> str:
 
 def commands_page() -> str:
     """Return the help of every command."""
-    import os
-
-    os.environ.update(NARROW)
+    os.environ["COLUMNS"] = "100"
     parts = ["# Commands", "", "`macop COMMAND --help` prints the same.", ""]
-    for words, parser in commands():
-        parts += [f"## macop {' '.join(words)}", "", "```text", parser.format_help().strip(), "```", ""]
+    for name, _ in parsers(cli._parser([])):
+        own = dict(parsers(cli._parser(name.split())))[name]  # with the settings that need torch
+        parts += [f"## macop {name}", "", "```text", own.format_help().strip(), "```", ""]
     return "\n".join(parts)
-
-
-def commands() -> list[tuple[list[str], object]]:
-    """Return the parser of every command, and of every action of a command that has some."""
-    found = []
-    for name in _actions(cli._parser([])):
-        parser = _actions(cli._parser([name]))[name]
-        inner = _actions(parser)
-        found += [([name, action], inner[action]) for action in inner] if inner else [([name], parser)]
-    return found
-
-
-def _actions(parser) -> dict:
-    return next((action.choices for action in parser._actions if hasattr(action, "_name_parser_map")), {})
 
 
 # --- The hook

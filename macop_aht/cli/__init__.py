@@ -11,6 +11,7 @@ from pathlib import Path
 
 from macop_aht import paths
 from macop_aht.cli import browsing, campaigns, converting, judging, sharing, training
+from macop_aht.cli.examples import add_examples
 from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
@@ -36,6 +37,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in COMMANDS:
         add(commands, words)
+    add_examples(parser)
     return parser
 
 

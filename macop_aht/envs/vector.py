@@ -23,20 +23,31 @@ class MacopVectorEnv(VectorEnv):
     obs, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
     ```
 
-    The arguments are those of `MacopEnv`, and two more:
-
-    - `num_envs`: the number of environments.
-    - `autoreset_mode`: "NextStep" (the default) or "SameStep". With "NextStep", the step after the end of an episode ignores
-      the action and returns the first observation of the next episode. With "SameStep", the next episode begins at once, and
-      `infos["final_obs"]` and `infos["final_info"]` have the end of the last one.
-
     Environment i of `reset(seed=s)` plays exactly as a single `MacopEnv` with seed s + i.
 
-    `reset(options={"teammate": NAME})` chooses the teammate of all environments. Each of them draws a new teammate after
-    `episodes_per_teammate` episodes.
+    ### Arguments
+    Those of `MacopEnv`, and two more:
 
-    Infos: `action_mask` is int8 (B,A), or (B,m,A) with m > 1 controllable agents; `teammate` (B,) has the names of the
-    teammates that play.
+    | argument | default | meaning |
+    |---|---|---|
+    | `num_envs` | `1` | number of environments |
+    | `autoreset_mode` | `'NextStep'` | when the next episode begins, see below |
+
+    | `autoreset_mode` | the next episode begins |
+    |---|---|
+    | `"NextStep"` | in the step after the end, which ignores the action and returns the first observation |
+    | `"SameStep"` | at once; `infos["final_obs"]` and `infos["final_info"]` have the end of the last one |
+
+    ### Infos
+    | key | type | meaning |
+    |---|---|---|
+    | `action_mask` | int8 (B,A) | 1 for an available action; (B,m,A) with m > 1 controllable agents |
+    | `teammate` | (B,) | names of the teammates that play |
+
+    ### Reset
+    `reset(options={"teammate": NAME})` chooses the teammate of all environments. Each of them draws a
+    new teammate after `episodes_per_teammate` episodes. `options={"reset_mask": (B,) bool}` resets only
+    some of the environments.
     """
 
     def __init__(

@@ -57,7 +57,8 @@ def page(browser):
 
 
 @pytest.mark.parametrize(
-    ("bundle", "selector"), [("macop/LBF4", "zero-shot"), ("macop-plus/LBF4", "zero-shot"), ("macop-plus/LBF4", "meta-test")]
+    ("bundle", "selector"),
+    [("macop/LBF4", "zero-shot"), ("macop-plus/LBF4", "zero-shot"), ("macop-plus/LBF4", "meta-test")],
 )
 def test_the_page_acts_as_python_does(address, page, tmp_path, bundle, selector):
     out = tmp_path / "recording.json"
