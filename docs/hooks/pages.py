@@ -44,9 +44,12 @@ def agents_page() -> str:
         "",
         "Every agent comes with the package, as a bundle of ONNX files. `EgoAgent.load(NAME)` loads one;",
         "[Deployment](deploy.md) says how to play it. The figures are mean returns with the teammate groups of",
-        "the agent's own run. Its page has those with unseen groups and with scripts.",
+        "the agent's own run: of the best head for each, of `zero-shot` in its first episode, and of `meta-test`.",
+        "An agent's page has the figures with unseen groups and with scripts.",
         "",
-        "| name | scenario | method | heads | groups | best head | zero-shot, first episode | meta-test |",
+        '<div class="browsable" markdown>',
+        "",
+        "| name | scenario | method | heads | groups | best head | zero-shot | meta-test |",
         "|---|---|---|--:|--:|--:|--:|--:|",
     ]
     for name, known in bundles().items():
@@ -58,7 +61,7 @@ def agents_page() -> str:
             rows = (figures.best_head, figures.zero_shot_first, figures.meta_test)
             cells += [str(len(figures.groups)), *(f"{np.mean(row):.2f}" if len(row) else "" for row in rows)]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "{: .browsable }", "", "A return of 1 is a success. In SMAC, 20 is a win."]) + "\n"
+    return "\n".join([*lines, "", "</div>", "", "A return of 1 is a success. In SMAC, 20 is a win."]) + "\n"
 
 
 def agent_page(name: str, known: Manifest) -> str:
@@ -94,7 +97,7 @@ def zoo_table() -> str:
         "*Self-play* is the group's return with itself. *Best response* is the return of the zoo's group that does best "
         "with it. *Outcomes* says how its self-play ends, most often first."
     )
-    return "\n".join([about, "", *lines, "{: .browsable .tall }"])
+    return "\n".join([about, "", '<div class="browsable tall" markdown>', "", *lines, "", "</div>"])
 
 
 # --- Scenarios
@@ -144,6 +147,17 @@ def commands_page() -> str:
 
 
 # --- The hook
+
+
+def on_config(config):
+    """Add the agents to the navigation, by method."""
+    section = next(part["Agents and zoo"] for part in config.nav if "Agents and zoo" in part)
+    by_method: dict[str, list[dict[str, str]]] = {}
+    for name, known in bundles().items():
+        label, scenario = (known.method, known.scenario) if name.split("/")[0] in FIRST else ("baselines", known.method)
+        by_method.setdefault(label, []).append({scenario: agent_uri(name)})
+    section += [{label.capitalize(): pages} for label, pages in by_method.items()]
+    return config
 
 
 def on_files(files: Files, config) -> Files:
