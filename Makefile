@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,render,pettingzoo,sb3,reference,train,report,play,video
+EXTRAS := dev,docs,render,pettingzoo,sb3,reference,train,report,play,video
 READY := $(VENV)/.ready
 CHROMIUM ?= /usr/bin/chromium
 
-.PHONY: demo test test-slow test-browser coverage lint spelling format bench setup clean
+.PHONY: demo test test-slow test-browser coverage lint spelling format bench docs gallery setup clean
 
 demo: $(READY)
 	$(BIN)/macop demo --gif demo.gif --train
@@ -39,7 +39,15 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/python benchmarks/env_throughput.py --out benchmarks/results/env_throughput.md --readme README.md
+	$(BIN)/python benchmarks/env_throughput.py --out benchmarks/results/env_throughput.md --readme docs/speed.md
+
+docs: $(READY)
+	$(BIN)/python docs/hooks/notebook.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+gallery: $(READY)
+	$(BIN)/python benchmarks/gallery.py
+	$(BIN)/python benchmarks/readme_results.py
 
 setup: $(READY)
 
@@ -51,5 +59,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo.gif dist .coverage htmlcov
+	rm -rf $(VENV) demo.gif dist site .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
 """How fast are the environments, and the libraries that they follow? All are measured in one run on one core.
 
-    python benchmarks/env_throughput.py [--rounds 7] [--out benchmarks/results/env_throughput.md] [--readme README.md]
+    python benchmarks/env_throughput.py [--rounds 7] [--out benchmarks/results/env_throughput.md] [--readme docs/speed.md]
 
 Rates are medians over rounds. In each round all contestants of a group run one after the other, so that ratios hold on a busy
 machine. Actions are drawn in advance. An environment step is one step of the whole team; in combat it has eight game loops.

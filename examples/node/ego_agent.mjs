@@ -1,23 +1,22 @@
-// An ego bundle at work in Node: the same files and tensors as macop_aht.deploy.runtime, for one team.
+// An ego bundle at work in JavaScript: the same files and tensors as macop_aht.deploy.runtime, for one team.
+// It knows neither Node nor the browser. `read` returns a file of the bundle as bytes; `ort` is onnxruntime-node or
+// onnxruntime-web.
 //
-//   const agent = await EgoAgent.load("agents/macop/LBF4");
+//   const agent = await EgoAgent.load((name) => readFile(`agents/macop/LBF4/${name}`), ort);
 //   agent.episodeBegin();
 //   const actions = await agent.act(obs, mask);   // arrays of m rows: m x D numbers, m x A zeros and ones
 //   await agent.episodeEnd(episodeReturn);
-import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
-import path from "node:path";
-import ort from "onnxruntime-node";
-
 const FORMAT = 2;
 const EPISODES_PER_HEAD = 4;
 
-const floats = (values, dims) => new ort.Tensor("float32", Float32Array.from(values), dims);
-const whole = (values, dims) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), dims);
+async function sha256(content) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
-async function session(folder, manifest, name) {
-  const content = await readFile(path.join(folder, name));
-  if (createHash("sha256").update(content).digest("hex") !== manifest.sha256[name]) {
+async function session(read, ort, manifest, name) {
+  const content = await read(name);
+  if ((await sha256(content)) !== manifest.sha256[name]) {
     throw new Error(`${name} is not the file that the manifest describes: its sha-256 differs`);
   }
   return ort.InferenceSession.create(content);
@@ -25,17 +24,19 @@ async function session(folder, manifest, name) {
 
 export class EgoAgent {
   // Without a selector: zero-shot where the bundle has it, else meta-test.
-  static async load(folder, selector = undefined, budget = undefined) {
+  static async load(read, ort, selector = undefined, budget = undefined) {
     if (selector === "thompson") throw new Error("thompson needs random draws; choose zero-shot, meta-test or halving");
-    const manifest = JSON.parse(await readFile(path.join(folder, "manifest.json"), "utf8"));
+    const manifest = JSON.parse(new TextDecoder().decode(await read("manifest.json")));
     if (manifest.format !== FORMAT) {
       throw new Error(`the bundle is of format ${manifest.format}, this code reads ${FORMAT}; see \`macop convert\``);
     }
     selector ??= manifest.zero_shot ? "zero-shot" : "meta-test";
     const agent = new EgoAgent();
     agent.manifest = manifest;
-    agent.network = await session(folder, manifest, "agent.onnx");
-    agent.selector = await session(folder, manifest, `selectors/${selector}.onnx`);
+    agent.floats = (values, dims) => new ort.Tensor("float32", Float32Array.from(values), dims);
+    agent.whole = (values, dims) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), dims);
+    agent.network = await session(read, ort, manifest, "agent.onnx");
+    agent.selector = await session(read, ort, manifest, `selectors/${selector}.onnx`);
     agent.budget = budget ?? EPISODES_PER_HEAD * manifest.run_heads;
     agent.tried = new Array(manifest.run_heads).fill(0);
     agent.meanReturn = new Array(manifest.run_heads).fill(0);
@@ -63,10 +64,10 @@ export class EgoAgent {
     }
     if (this.byStep) await this.recognise(obs);
     const result = await this.network.run({
-      obs: floats(obs.flat(), [controllable, observations.length]),
-      last_action: whole(this.lastAction, [controllable]),
-      agent: whole([...Array(controllable).keys()], [controllable]),
-      memory: floats(this.memory, [controllable, hidden]),
+      obs: this.floats(obs.flat(), [controllable, observations.length]),
+      last_action: this.whole(this.lastAction, [controllable]),
+      agent: this.whole([...Array(controllable).keys()], [controllable]),
+      memory: this.floats(this.memory, [controllable, hidden]),
     });
     const q = result.q.data; // controllable x heads x actions
     const chosen = mask.map((allowed, row) => {
@@ -87,10 +88,10 @@ export class EgoAgent {
   async recognise(obs) {
     const { controllable, observations } = this.manifest;
     const result = await this.selector.run({
-      obs: floats(obs.flat(), [1, controllable, observations.length]),
-      last_action: whole(this.lastAction, [1, controllable]),
-      agent: whole([...Array(controllable).keys()], [1, controllable]),
-      belief: floats(this.belief, [1, this.belief.length]),
+      obs: this.floats(obs.flat(), [1, controllable, observations.length]),
+      last_action: this.whole(this.lastAction, [1, controllable]),
+      agent: this.whole([...Array(controllable).keys()], [1, controllable]),
+      belief: this.floats(this.belief, [1, this.belief.length]),
     });
     this.belief = Array.from(result.next_belief.data);
     this.head = Number(result.head.data[0]);
@@ -101,11 +102,11 @@ export class EgoAgent {
     if (this.byStep) return;
     const { run_heads } = this.manifest; // the generalist head, if there is one, is played by zero-shot alone
     const result = await this.selector.run({
-      tried: floats(this.tried, [run_heads]),
-      mean_return: floats(this.meanReturn, [run_heads]),
-      last_head: whole([this.head], []),
-      last_return: floats([episodeReturn], []),
-      budget: whole([this.budget], []),
+      tried: this.floats(this.tried, [run_heads]),
+      mean_return: this.floats(this.meanReturn, [run_heads]),
+      last_head: this.whole([this.head], []),
+      last_return: this.floats([episodeReturn], []),
+      budget: this.whole([this.budget], []),
     });
     this.tried = Array.from(result.next_tried.data);
     this.meanReturn = Array.from(result.next_mean_return.data);

@@ -1,6 +1,8 @@
 // Plays recorded episodes and prints the actions, as JSON: node play.mjs BUNDLE RECORDING.json [SELECTOR]
 // A recording is a list of episodes: {steps: [{obs, mask}, ...], return: number}.
 import { readFile } from "node:fs/promises";
+import path from "node:path";
+import ort from "onnxruntime-node";
 import { EgoAgent } from "./ego_agent.mjs";
 
 const [bundle, recording, selector] = process.argv.slice(2);
@@ -8,7 +10,7 @@ if (!recording) {
   console.error("usage: node play.mjs BUNDLE RECORDING.json [SELECTOR]");
   process.exit(2);
 }
-const agent = await EgoAgent.load(bundle, selector);
+const agent = await EgoAgent.load((name) => readFile(path.join(bundle, name)), ort, selector);
 const played = [];
 for (const episode of JSON.parse(await readFile(recording, "utf8"))) {
   agent.episodeBegin();

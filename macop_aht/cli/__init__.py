@@ -14,6 +14,7 @@ from pathlib import Path
 
 from macop_aht import paths
 from macop_aht.cli import browsing, campaigns, checking, converting, judging, playing, sharing, training
+from macop_aht.cli.examples import add_examples
 from macop_aht.cli.options import Parser
 from macop_aht.util import TooLarge, plain
 from macop_aht.version import __version__
@@ -45,6 +46,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in COMMANDS:
         add(commands, words)
+    add_examples(parser)
     return parser
 
 

@@ -22,9 +22,34 @@ except ImportError as error:
 class MacopParallelEnv(ParallelEnv):
     """The whole team as a PettingZoo `ParallelEnv`: agents `agent_0`, `agent_1`, … each with its own observation.
 
-    The team's reward is split equally, so the agents' rewards add up to it. `infos[agent]["action_mask"]` is int8 (A,).
-    `state()` returns the global state. All agents leave together when the episode ends. The same seed gives the same
-    episodes as in the Gymnasium forms.
+    ```python
+    team = macop_aht.parallel_env("LBF4")
+    observations, infos = team.reset(seed=0)
+    actions = {agent: team.action_space(agent).sample(infos[agent]["action_mask"]) for agent in team.agents}
+    observations, rewards, terminations, truncations, infos = team.step(actions)
+    ```
+
+    ### Rewards
+    The team's reward is split equally, so the agents' rewards add up to it.
+
+    ### Infos
+    `infos[agent]["action_mask"]` is int8 (A,): 1 for an available action.
+
+    ### State
+    `state()` returns the global state, for centralised training.
+
+    ### Episode end
+    All agents leave together when the episode ends. The same seed gives the same episodes as in the
+    Gymnasium forms.
+
+    ### Arguments
+    | argument | default | meaning |
+    |---|---|---|
+    | `scenario` | | a name such as "LBF4", a `Scenario`, or a family with its parameters |
+    | `render_mode` | `None` | "rgb_array", "human", "ansi" or None |
+    | any parameter of the family | | changes the world |
+
+    It takes no teammate: every agent of the team is yours.
     """
 
     metadata: ClassVar[dict[str, Any]] = {

@@ -22,34 +22,45 @@ class MacopEnv(gymnasium.Env):
     obs, reward, terminated, truncated, info = env.step(env.action_space.sample(info["action_mask"]))
     ```
 
-    The docstring of the scenario's family has its rules, actions and observation:
-    `LevelBasedForaging`, `PredatorPrey`, `CooperativeNavigation`, `Combat` in `macop_aht.scenarios`.
+    The manual of the scenario's family has its rules, actions and observations: `LevelBasedForaging`,
+    `PredatorPrey`, `CooperativeNavigation` and `Combat` in `macop_aht.scenarios`.
 
-    Arguments
-    - `scenario`: a name such as "LBF4" (`gym.make` fills it in), a `Scenario`, or a family with its parameters.
-    - `teammate`: the policy of the other agents. Allowed are "scripted" (the default: all scripts of the scenario),
-      "scripted:NAME", "random", "zoo:NAME", the path of an `.onnx` file, a policy, a callable
-      `(obs (R,D), mask (R,A)) -> action (R,)`, or a list of these. Several teammates make a population: one is drawn at
-      reset. Perturbations follow a `+`, as in "scripted:nearest+noisy=0.1". `macop teammates LBF4` lists the scripts;
-      `macop_aht.policies` explains the rest.
-    - `episodes_per_teammate`: the number of episodes before the next teammate is drawn (default: 1).
-    - `render_mode`: "rgb_array", "human", "ansi" or None (the default).
-    - any parameter of the family, to change the world: `gym.make("MacopLBF4-v0", limit=50)`.
+    ### Arguments
+    | argument | default | meaning |
+    |---|---|---|
+    | `scenario` | | a name such as "LBF4" (`gym.make` fills it in), a `Scenario`, or a family with its parameters |
+    | `teammate` | `'scripted'` | who plays the other agents, see below |
+    | `episodes_per_teammate` | `1` | number of episodes before the next teammate is drawn |
+    | `render_mode` | `None` | "rgb_array", "human", "ansi" or None |
+    | any parameter of the family | | changes the world: `gym.make("MacopLBF4-v0", limit=50)` |
 
-    Spaces
-    - With one controllable agent: `Discrete(A)` for actions, and a `Box` for its observation.
-    - With several (CN3 has two): `MultiDiscrete`, and a `Box` for their observations, concatenated.
+    `teammate` is "scripted" (all scripts of the scenario), "scripted:NAME", "random", "zoo:NAME",
+    "agent:NAME", the path of an `.onnx` file, a policy, a callable
+    `(obs (R,D), mask (R,A)) -> action (R,)`, or a list of these. Several teammates make a population:
+    one is drawn at reset. Perturbations follow a `+`, as in "scripted:nearest+noisy=0.1".
+    `macop teammates LBF4` lists the scripts.
 
-    Info
-    - `action_mask`: int8 (A,), 1 for an available action. With several controllable agents, it is a tuple of masks.
-      `action_masks()` returns the same, for learners that use masks. An unavailable action acts as stop.
-    - `teammate`: the name of the teammate that plays. It is never in the observation.
-    - `battle_won` (bool), `dead_allies`, `dead_enemies` (int) in combat, as in SMAC.
+    ### Spaces
+    | controllable agents | action space | observation space |
+    |---|---|---|
+    | one | `Discrete(A)` | a `Box` of its observation |
+    | several, as in CN3 | `MultiDiscrete` | a `Box` of their observations, concatenated |
 
-    Reset
+    ### Info
+    | key | type | meaning |
+    |---|---|---|
+    | `action_mask` | int8 (A,) | 1 for an available action; with several controllable agents, a tuple of masks |
+    | `teammate` | str | name of the teammate that plays; it is never in the observation |
+    | `battle_won` | bool | combat only, as in SMAC |
+    | `dead_allies`, `dead_enemies` | int | combat only, as in SMAC |
+
+    `action_masks()` returns the mask, for learners that use it. An unavailable action acts as stop.
+
+    ### Reset
     - `seed`: the same seed gives the same spawns, the same teammates and the same draws.
     - `options={"teammate": NAME}` chooses from the population, by name or number.
 
+    ### Episode end
     An episode terminates as the scenario says. It is truncated at the scenario's limit, which is
     `env.spec.max_episode_steps`. The environment counts the steps itself, without a wrapper.
     """

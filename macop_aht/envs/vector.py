@@ -15,7 +15,7 @@ from macop_aht.scenarios.drawing import Screen
 
 
 class MacopVectorEnv(VectorEnv):
-    """B environments of one scenario that step together, with batched teammates inside.
+    r"""B environments of one scenario that step together, with batched teammates inside.
 
     ```python
     envs = gym.make_vec("MacopLBF4-v0", num_envs=256, teammate="scripted")
@@ -23,23 +23,35 @@ class MacopVectorEnv(VectorEnv):
     obs, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
     ```
 
-    The arguments are those of `MacopEnv`, and two more:
-
-    - `num_envs`: the number of environments.
-    - `autoreset_mode`: "NextStep" (the default), "SameStep" or "Disabled".
-      With "NextStep", the step after the end of an episode ignores the action and returns the first observation of the next
-      episode. With "SameStep", the next episode begins at once, and `infos["final_obs"]` and `infos["final_info"]` have the end
-      of the last one. With "Disabled", you reset the environments whose episode is over:
-      `reset(options={"reset_mask": terminations | truncations})`.
-
     Environment i of `reset(seed=s)` plays exactly as a single `MacopEnv` with seed s + i.
 
-    `reset(options={"teammate": NAME})` chooses the teammate of all environments. Each of them draws a new teammate after
-    `episodes_per_teammate` episodes.
+    ### Arguments
+    Those of `MacopEnv`, and two more:
 
-    Infos: `action_mask` is int8 (B,A); with m > 1 controllable agents it is an object array (B,) of tuples of m masks, as in
-    Gymnasium's own vector environments. `action_masks()` returns int8 (B,m,A). `teammate` (B,) has the names of the teammates
-    that play.
+    | argument | default | meaning |
+    |---|---|---|
+    | `num_envs` | `1` | number of environments |
+    | `autoreset_mode` | `'NextStep'` | when the next episode begins, see below |
+
+    | `autoreset_mode` | the next episode begins |
+    |---|---|
+    | `"NextStep"` | in the step after the end, which ignores the action and returns the first observation |
+    | `"SameStep"` | at once; `infos["final_obs"]` and `infos["final_info"]` have the end of the last one |
+    | `"Disabled"` | when you reset it, by `options={"reset_mask": terminations \| truncations}` |
+
+    ### Infos
+    | key | type | meaning |
+    |---|---|---|
+    | `action_mask` | int8 (B,A) | 1 for an available action |
+    | `teammate` | (B,) | names of the teammates that play |
+
+    With m > 1 controllable agents, `action_mask` is an object array (B,) of tuples of m masks, as in
+    Gymnasium's own vector environments. `action_masks()` returns int8 (B,m,A).
+
+    ### Reset
+    `reset(options={"teammate": NAME})` chooses the teammate of all environments. Each of them draws a
+    new teammate after `episodes_per_teammate` episodes. `options={"reset_mask": (B,) bool}` resets only
+    some of the environments.
     """
 
     def __init__(

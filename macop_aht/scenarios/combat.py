@@ -76,48 +76,109 @@ def _units(name: str, value: object) -> tuple[Unit, ...]:
 class Combat:
     """Allied units fight groups of enemies that sleep at their posts, on an open field of 32 by 32.
 
-    Actions: 0 no-op (only for the dead), 1 stop, 2 north, 3 south, 4 east, 5 west, 6+i attack enemy i.
+    ### Description
+    The units' figures are StarCraft II's. Actions and observations are SMAC's. The game is not needed.
+    The allies must agree on which group to fight first.
 
-    - A move goes as far as the unit's speed allows, but at most 2 units; a faster unit walks them evenly over the step. A move
-      is available if the point one unit ahead is inside the field.
-    - An attack is available on a living enemy within `shoot`. The unit walks into its weapon's range, and shoots when its
-      weapon is ready.
-    - A stopped unit, or one whose target has died, shoots at the nearest enemy within its weapon's range.
+    ### Action space
+    | action | name | effect |
+    |---|---|---|
+    | 0 | no-op | nothing; only the dead may, and they may nothing else |
+    | 1 | stop | stands, and shoots at the nearest enemy within its weapon's range |
+    | 2 to 5 | north, south, east, west | moves as far as the unit's speed allows, but at most 2 units |
+    | 6+i | attack i | walks into its weapon's range of enemy i, and shoots when its weapon is ready |
+
+    - A move is available if the point one unit ahead is inside the field. A faster unit walks the 2
+      units evenly over the step.
+    - An attack is available on a living enemy within `shoot`.
+    - A unit whose target has died shoots at the nearest enemy within its weapon's range.
     - An unavailable action acts as stop.
 
-    Observation, per agent, in SMAC's order: 4 move flags; per enemy (attackable, distance/sight, dx/sight, dy/sight, health,
-    and shield for enemies that have one); per other ally (visible, distance/sight, dx/sight, dy/sight, health); own health.
-    Units that are dead or farther than `sight` are zeros. A dead agent observes zeros. Health and shield are divided by their
-    maxima.
+    ### Observation space
+    The entries of one agent, in SMAC's order:
 
-    A step is 8 game loops of 1/22.4 seconds. It ends early when one side is dead. Each game loop has four parts:
+    | entries | meaning |
+    |---|---|
+    | 4 | whether it can move north, south, east, west |
+    | 5 per enemy | attackable, distance/sight, dx/sight, dy/sight, health |
+    | 1 more | shield, for an enemy that has one |
+    | 5 per other ally | visible, distance/sight, dx/sight, dy/sight, health |
+    | 1 | its own health |
 
-    1. Orders and targets. An enemy wakes when a living ally is within `acquire` of it. It falls asleep when no living ally is
-       within `leash` of its post. Awake, it follows the nearest ally (of equally near ones, the lower index). Asleep, it walks
-       to its post.
-    2. Movement, of all units at once. A unit out of its weapon's range walks towards its target, and stops in range.
-       Overlapping units are then pushed apart, each by a quarter of the overlap. If they are at the same point, the lower index
-       goes east. The centres of the units stay inside the field.
-    3. Hits, of all units at once. A unit hits if its target is in range and its weapon is ready; then its cooldown starts. Each
-       strike takes from the shield first. The remaining damage, minus armour but at least 0.5, takes from the health. If a
-       lower index has killed the target in this loop, the hit is lost. An enemy that is hit wakes, and so do the living members
-       of its group within `alarm` of it.
-    4. Recovery. Cooldowns shrink by a loop, down to zero. A shield regenerates after its delay without damage.
+    Units that are dead or farther than `sight` are zeros. A dead agent observes zeros. Health and shield
+    are divided by their maxima.
 
-    Distances are from centre to centre; only a weapon's range is from edge to edge. "Within" includes the distance itself.
+    ### Global state
+    In SMAC's order:
 
-    Reward and end: (damage to the enemies' health and shields + 10 per kill + 200 for the win) * 20 / (10 per enemy + 200 + the
-    enemies' full health and shields). The battle is won when all enemies are dead and an ally is alive. The episode terminates
-    when one side is dead. With a `penalty`, damage to allies and their deaths cost that share of what they would pay on the
-    other side, as SMAC's negative rewards do (there 0.5).
+    - allies: health, cooldown/15 loops, and x, y from the centre, divided by the field's size;
+    - enemies: health, x, y, and shield for those that have one;
+    - the agents' last actions as carried out, one-hot.
 
-    Info, as in SMAC: `battle_won`, `dead_allies`, `dead_enemies`.
+    The dead are zeros.
 
-    Global state, in SMAC's order: allies (health, cooldown/15 loops, and x, y from the centre, divided by the field's size);
-    enemies (health, x, y, and shield for those that have one); the agents' last actions as carried out, one-hot. The dead are
-    zeros.
+    ### Rewards
+    (damage to the enemies' health and shields + 10 per kill + 200 for the win) * 20 / (10 per enemy +
+    200 + the enemies' full health and shields).
 
-    Version history: v0, as above.
+    The battle is won when all enemies are dead and an ally is alive. With a `penalty`, damage to allies
+    and their deaths cost that share of what they would pay on the other side, as SMAC's negative rewards
+    do (there 0.5).
+
+    ### Starting state
+    Allies spawn at `spawn`, enemies at `posts`, each coordinate moved by up to `jitter`. All have full
+    health, and enemies are asleep.
+
+    ### Episode end
+    The episode terminates when one side is dead. It is truncated after `limit` steps.
+
+    ### A step
+    A step is 8 game loops of 1/22.4 seconds. It ends early when one side is dead. Each game loop has
+    four parts:
+
+    1. **Orders and targets.** An enemy wakes when a living ally is within `acquire` of it. It falls
+       asleep when no living ally is within `leash` of its post. Awake, it follows the nearest ally (of
+       equally near ones, the lower index). Asleep, it walks to its post.
+    2. **Movement,** of all units at once. A unit out of its weapon's range walks towards its target, and
+       stops in range. Overlapping units are then pushed apart, each by a quarter of the overlap. If they
+       are at the same point, the lower index goes east. The centres of the units stay inside the field.
+    3. **Hits,** of all units at once. A unit hits if its target is in range and its weapon is ready;
+       then its cooldown starts. Each strike takes from the shield first. The remaining damage, minus
+       armour but at least 0.5, takes from the health. If a lower index has killed the target in this
+       loop, the hit is lost. An enemy that is hit wakes, and so do the living members of its group
+       within `alarm` of it.
+    4. **Recovery.** Cooldowns shrink by a loop, down to zero. A shield regenerates after its delay
+       without damage.
+
+    Distances are from centre to centre; only a weapon's range is from edge to edge. "Within" includes
+    the distance itself.
+
+    ### Info
+    `battle_won`, `dead_allies` and `dead_enemies`, as in SMAC.
+
+    ### Arguments
+    | argument | default | meaning |
+    |---|---|---|
+    | `allies` | `(MARINE, MARINE)` | units |
+    | `spawn` | `((16.0, 15.125), (16.0, 16.875))` | spawn points of the allies |
+    | `enemies` | `(MARINE, MARINE, MARINE, MARINE)` | units |
+    | `posts` | `((5.0, 15.125), (5.0, 16.875), (27.0, 15.125), (27.0, 16.875))` | posts of the enemies |
+    | `groups` | `(0, 0, 1, 1)` | group of each enemy; a group wakes together |
+    | `controllable` | `1` | number of agents of the ego |
+    | `jitter` | `0.5` | of every spawn coordinate, either way |
+    | `sight` | `9.0` | units within this are observed |
+    | `shoot` | `6.0` | enemies within this can be attacked |
+    | `acquire` | `7.0` | an ally within this wakes an enemy |
+    | `leash` | `9.0` | without an ally within this of its post, an enemy goes back |
+    | `alarm` | `3.0` | a hit wakes group members within this |
+    | `kill_reward` | `10.0` | per kill |
+    | `win_reward` | `200.0` | for the win |
+    | `full_reward` | `20.0` | return of a win, without regenerated shields and penalty |
+    | `penalty` | `0.0` | share of damage and deaths that allies pay for |
+    | `limit` | `60` | steps |
+
+    ### Version history
+    - v0: first version
     """
 
     allies: tuple[Unit, ...] = (MARINE, MARINE)

@@ -172,20 +172,62 @@ def advance(params, state, action, draws, reward, terminated, rows, obs, out):
 class LevelBasedForaging:
     """Agents on a grid collect a food by standing next to it together.
 
-    Actions: 0 stay, 1 north (row-1), 2 south (row+1), 3 west (col-1), 4 east (col+1). A move off the grid or into a food
-    acts as stay, and the mask leaves it out. Where two agents want the same cell, neither of them moves there; an agent that
-    stays wants its own cell. Two agents may swap cells. As in `lbforaging`, a third agent may enter the cell of an agent that
-    was blocked. There is no load action.
+    ### Description
+    Every agent has a level, drawn from 1 to `max_level` at every reset. A food's level is the sum of all
+    agents' levels. A food is collected when the levels of the agents next to it (4-neighbourhood) add up
+    to its level. So all agents must go to the same food, and there are several. There is no load action.
 
-    Observation, per agent: (row, col) of each food in row-major order, (-1,-1) once collected; (row, col) of the agent
-    itself; (row, col) of the other agents by index. Levels are not observed.
+    ### Action space
+    | action | name | effect |
+    |---|---|---|
+    | 0 | stay | stays |
+    | 1 | north | row - 1 |
+    | 2 | south | row + 1 |
+    | 3 | west | column - 1 |
+    | 4 | east | column + 1 |
 
-    Reward and end: every agent's level is drawn from 1..max_level. A food's level is the sum of all agents' levels. A food is
-    collected when the levels of the agents next to it (4-neighbourhood) add up to its level. Then the episode terminates and
-    the team's reward is 1. The reward is 0 if the agents stood side by side in fewer than `meetings` steps. A step's meeting
-    is counted after the moves and before the collection.
+    - A move off the grid or into a food acts as stay. The mask leaves it out.
+    - Where two agents want the same cell, neither of them moves there. An agent that stays wants its own
+      cell.
+    - Two agents may swap cells. As in `lbforaging`, a third agent may enter the cell of an agent that
+      was blocked.
 
-    Version history: v0, as above.
+    ### Observation space
+    The entries of one agent, with F foods and N agents:
+
+    | entries | meaning | range |
+    |---|---|---|
+    | 0 to 2F-1 | row and column of each food in row-major order | -1, -1 once collected |
+    | 2F, 2F+1 | row and column of the agent itself | inside the grid |
+    | then 2 each | row and column of the other agents, by index | inside the grid |
+
+    Levels are not observed.
+
+    ### Rewards
+    The team's reward is 1 when a food is collected, else 0. It is 0 for the food, too, if the agents
+    stood side by side in fewer than `meetings` steps. A step's meeting is counted after the moves and
+    before the collection.
+
+    ### Starting state
+    Every agent spawns on a cell of its own, drawn from `spawn`.
+
+    ### Episode end
+    The episode terminates when a food is collected. It is truncated after `limit` steps.
+
+    ### Arguments
+    | argument | default | meaning |
+    |---|---|---|
+    | `shape` | `(6, 6)` | rows and columns |
+    | `foods` | `((0, 0), (0, 5), (5, 0), (5, 5))` | cells of the foods |
+    | `spawn` | `((2, 2), (2, 3), (3, 2), (3, 3))` | cells that agents spawn on |
+    | `meetings` | `0` | steps side by side that are needed before a food pays |
+    | `n_agents` | `2` | number of agents |
+    | `controllable` | `1` | number of agents of the ego |
+    | `max_level` | `3` | highest level of an agent |
+    | `limit` | `25` | steps |
+
+    ### Version history
+    - v0: first version
     """
 
     shape: Cell = (6, 6)  # rows, columns

@@ -293,19 +293,67 @@ def _world(
 class PredatorPrey:
     """Predators hunt on an open plane; a prey is caught when all predators are near it in the same step.
 
-    Actions: 0 nothing, 1 west (-x), 2 east (+x), 3 south (-y), 4 north (+y): a force along the axis, of the size of the
-    acceleration. All actions are always available.
+    ### Description
+    The agents are the predators. There are several prey, and one is enough. So all predators must hunt
+    the same one. All bodies collide.
 
-    Observation, per predator: own position and velocity; the positions of the other predators and then of each prey, relative
-    to its own; the velocity of each prey. Each has two entries (x, y).
+    ### Action space
+    | action | name | effect |
+    |---|---|---|
+    | 0 | nothing | no force |
+    | 1 | west | force along -x |
+    | 2 | east | force along +x |
+    | 3 | south | force along -y |
+    | 4 | north | force along +y |
 
-    Prey: "random" takes a uniformly random action in every step. "flee" accelerates away from the nearest predator, along the
-    axis of the larger offset. "still" does nothing. All bodies collide.
+    A force is of the size of `acceleration`. All actions are always available.
 
-    Reward and end: a prey is caught when every predator is within 2 * (predator radius + prey radius) of it. Then the team's
-    reward is 1 and the episode terminates. All other rewards are 0.
+    ### Observation space
+    The entries of one predator, each an (x, y) pair:
 
-    Version history: v0, as above.
+    | pairs | meaning |
+    |---|---|
+    | 1 | its own position |
+    | 1 | its own velocity |
+    | N-1 | positions of the other predators, relative to its own |
+    | one per prey | positions of the prey, relative to its own |
+    | one per prey | velocities of the prey |
+
+    ### Prey
+    | `prey_policy` | behaviour |
+    |---|---|
+    | `"random"` | a uniformly random action in every step |
+    | `"flee"` | accelerates away from the nearest predator, along the axis of the larger offset |
+    | `"still"` | does nothing |
+
+    ### Rewards
+    The team's reward is 1 when a prey is caught, else 0. A prey is caught when every predator is within
+    2 * (predator radius + prey radius) of it.
+
+    ### Starting state
+    Predators spawn uniformly in [-`spawn`, `spawn`] on both axes. Prey spawn at `prey`. All are at rest.
+
+    ### Episode end
+    The episode terminates when a prey is caught. It is truncated after `limit` steps.
+
+    ### Arguments
+    | argument | default | meaning |
+    |---|---|---|
+    | `prey` | `((1.0, 0.0), (-0.5, 0.87), (-0.5, -0.87))` | spawn points of the prey |
+    | `prey_policy` | `'random'` | see above |
+    | `prey_acceleration` | `2.4` | of the prey |
+    | `prey_max_speed` | `0.4` | of the prey |
+    | `prey_radius` | `0.05` | of the prey |
+    | `n_agents` | `2` | number of predators |
+    | `controllable` | `1` | number of agents of the ego |
+    | `acceleration` | `3.0` | of the predators |
+    | `max_speed` | `1.0` | of the predators |
+    | `radius` | `0.075` | of the predators |
+    | `spawn` | `0.1` | half of the width of the square that predators spawn in |
+    | `limit` | `25` | steps |
+
+    ### Version history
+    - v0: first version
     """
 
     prey: tuple[Point, ...] = ((1.0, 0.0), (-0.5, 0.87), (-0.5, -0.87))  # spawn points
@@ -372,17 +420,56 @@ class PredatorPrey:
 class CooperativeNavigation:
     """Agents on an open plane spread over the landmarks, one agent at each.
 
-    Actions: 0 nothing, 1 west (-x), 2 east (+x), 3 south (-y), 4 north (+y): a force along the axis, of the size of the
-    acceleration. All actions are always available.
+    ### Description
+    All landmarks must be covered at the same time. So the agents must agree on who goes where. Agents
+    collide with each other, but not with landmarks.
 
-    Observation, per agent: own position and velocity; the positions of each landmark and then of the other agents, relative to
-    its own. Each has two entries (x, y).
+    ### Action space
+    | action | name | effect |
+    |---|---|---|
+    | 0 | nothing | no force |
+    | 1 | west | force along -x |
+    | 2 | east | force along +x |
+    | 3 | south | force along -y |
+    | 4 | north | force along +y |
 
-    Reward and end: a landmark is covered when an agent is nearer to it than `near` * (agent radius + landmark radius). When all
-    landmarks are covered, the team's reward is 1 and the episode terminates. All other rewards are 0. Agents collide with each
-    other, but not with landmarks.
+    A force is of the size of `acceleration`. All actions are always available.
 
-    Version history: v0, as above.
+    ### Observation space
+    The entries of one agent, each an (x, y) pair:
+
+    | pairs | meaning |
+    |---|---|
+    | 1 | its own position |
+    | 1 | its own velocity |
+    | one per landmark | positions of the landmarks, relative to its own |
+    | N-1 | positions of the other agents, relative to its own |
+
+    ### Rewards
+    The team's reward is 1 when all landmarks are covered, else 0. A landmark is covered when an agent is
+    nearer to it than `near` * (agent radius + landmark radius).
+
+    ### Starting state
+    Agents spawn at `agents`, landmarks at `landmarks`, each coordinate moved by up to `jitter`. All are
+    at rest.
+
+    ### Episode end
+    The episode terminates when all landmarks are covered. It is truncated after `limit` steps.
+
+    ### Arguments
+    | argument | default | meaning |
+    |---|---|---|
+    | `agents` | `((-0.5, 0.0), (0.5, 0.0))` | spawn points |
+    | `landmarks` | `((0.0, 1.0), (0.0, -1.0))` | at most one per agent |
+    | `near` | `1.4` | times the sum of the radii |
+    | `controllable` | `1` | number of agents of the ego |
+    | `acceleration` | `5.0` | of the agents |
+    | `radius` | `0.2` | of agents and landmarks |
+    | `jitter` | `0.001` | of every spawn coordinate, either way |
+    | `limit` | `25` | steps |
+
+    ### Version history
+    - v0: first version
     """
 
     agents: tuple[Point, ...] = ((-0.5, 0.0), (0.5, 0.0))  # spawn points
