@@ -51,5 +51,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo.gif dist .coverage htmlcov
+	rm -rf $(VENV) demo.gif demo.png dist .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
