@@ -406,15 +406,16 @@ def test_hostile_clients_harm_nobody(url):
 
 def flood(url):
     """1,000 messages a second: first they are dropped, then the page is shut out."""
-    with Page(url) as page, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, Page(url) as page:
         page.hear("state")
         told, begun, sent = pool.submit(complaints, page), time.monotonic(), 0
         with suppress(ConnectionClosed):
-            while time.monotonic() - begun < 60:
+            while time.monotonic() - begun < 30:
                 page.send(type="act", action=0)
                 sent += 1
                 time.sleep(max(0.0, begun + sent / 1000 - time.monotonic()))
-        assert PATIENCE < sent < 60_000
+        assert sent > PATIENCE
+        assert time.monotonic() - begun < 30
         assert 1 <= told.result(10) <= time.monotonic() - begun + 1
 
 
