@@ -138,7 +138,8 @@ function announce(state, before) {
 }
 
 function verdict({ score, step, outcome, won }) {
-  const title = won === true ? "Victory!" : won === false ? "Defeat" : score > 0 ? "Well done, together!" : "No luck this time";
+  const late = step >= game.welcome.limit ? "Time is up" : "Defeat";
+  const title = won === true ? "Victory!" : won === false ? late : score > 0 ? "Well done, together!" : "No luck this time";
   const how = outcome ? `${outcome} · ` : "";
   return [title, `${how}return ${score.toFixed(2)} after ${step} steps`];
 }
