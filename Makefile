@@ -59,5 +59,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo.gif dist site .coverage htmlcov
+	rm -rf $(VENV) demo.gif demo.png dist site .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,7 +31,7 @@ def test_import_is_light():
     "module",
     [
         "config", "scenarios", "scenarios.batch", "policies.specs", "episodes.runner", "zoo", "deploy.selectors",
-        "deploy.runtime", "envs.single", "envs.vector", "envs.parallel",
+        "deploy.runtime", "envs.single", "envs.vector", "envs.parallel", "play.server", "play.watch",
     ],
 )  # fmt: skip
 def test_modules_without_torch(module):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from macop_aht.campaign.plan import Task
 from macop_aht.runs.folder import RunFolder
-from macop_aht.runs.records import FORMAT, as_values, check_format, from_values, read_text, table
+from macop_aht.runs.records import FORMAT, DamagedError, as_values, check_format, from_values, read_text, table
 from macop_aht.util import write_whole
 
 State = Literal["to come", "running", "done", "failed", "blocked", "left out"]
@@ -47,6 +47,8 @@ def read_statuses(folder: Path) -> dict[str, TaskStatus]:
     if not path.exists():
         return {}
     values = check_format(table(read_text(path), str(path), REMEDY), str(path), folder)
+    if not isinstance(values.get("tasks"), dict):
+        raise DamagedError(f"{path} is damaged (it has no table of tasks); {REMEDY}")
     return from_values(Statuses, values, str(path)).tasks
 
 

@@ -89,7 +89,7 @@ def load_agents(
 def evaluate(
     agent: Any,
     scenario: str | None = None,
-    teammates: Sequence[str] = (),
+    teammates: Sequence[str] | None = None,
     episodes: int = 32,
     seen: Sequence[str] = (),
     options: BundleOptions = BundleOptions(),
@@ -113,7 +113,7 @@ def evaluate(
         trained = callable(getattr(agent, "predict", None)) and not callable(getattr(agent, "act", None))
         player: Ego = _Trained(agent, world) if trained else as_policy(agent)
         loaded = Agent(str(getattr(player, "name", type(agent).__name__)), player)
-    chosen = teammates or usual_teammates(build(scenario))
+    chosen = usual_teammates(build(scenario)) if teammates is None else teammates
     return evaluate_agent(loaded, scenario, chosen, episodes, seen, seed)
 
 

@@ -118,7 +118,9 @@ class Game:
             seat.act(play)
         if self.choice.person:
             order = self.idle if wanted is None else wanted
-            play.action[0, self.seat] = carried_out(order, self.idle, self.mask, self.world, self.scene(), self.seat)
+            if not batch.mask[0, self.seat, order]:
+                order = carried_out(order, self.idle, self.mask, self.world, self.scene(), self.seat)
+            play.action[0, self.seat] = order
         seen, done = batch.obs[0].copy(), play.action[0].copy()
         self.over = bool(play.step()[0])
         if self._keep:

@@ -6,6 +6,7 @@ opens games only for its own pages. It serves a fixed list of files and nothing 
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import secrets
@@ -215,8 +216,8 @@ class Server:
         self.open_games += 1
         try:
             find(page.path_params["scenario"])
-            seed = secrets.randbits(31) if self.options.seed is None else self.options.seed
-            await Session(page, self.offer(page.path_params["scenario"]), seed, self._keeper()).run()
+            known = await asyncio.to_thread(self.offer, page.path_params["scenario"])
+            await Session(page, known, self._seed, self._keeper()).run()
         except WebSocketDisconnect:
             pass
         except (ValueError, KeyError, OSError, ImportError) as problem:
@@ -224,6 +225,9 @@ class Server:
             await page.close(1008)
         finally:
             self.open_games -= 1
+
+    def _seed(self) -> int:
+        return secrets.randbits(31) if self.options.seed is None else self.options.seed
 
     def _keeper(self) -> Callable[[Recording], None] | None:
         record = self.options.record

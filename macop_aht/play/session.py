@@ -22,7 +22,7 @@ PATIENCE = 2_000  # messages above the rate until a page is shut out
 SLOW = 10.0  # seconds that a page may take to read a message
 IDLE = 1_800.0  # seconds without a message until a game is closed
 REST = 1.2  # seconds between two episodes that nobody plays
-TURNS, COMBAT_PACE, PLAIN_PACE = 0.0, 3.0, 6.0  # steps per second at first
+TURNS, COMBAT_PACE, PLAIN_PACE, WATCH_PACE = 0.0, 3.0, 6.0, 3.0  # steps per second at first
 TOO_MANY, POLICY_VIOLATED = 1013, 1008  # codes of closing
 
 
@@ -71,15 +71,18 @@ class Orders:
 class Session:
     """The game of one websocket. A reader obeys the page's messages, a clock steps in real time; both send states."""
 
-    def __init__(self, socket: WebSocket, offer: Offer, seed: int, keep: Callable[[Recording], None] | None) -> None:
+    def __init__(
+        self, socket: WebSocket, offer: Offer, seed: Callable[[], int], keep: Callable[[Recording], None] | None
+    ) -> None:
+        """`seed` returns that of a new game. `keep` is given every episode that has ended."""
         self._socket, self._offer, self._seed, self._keep = socket, offer, seed, keep
         self._orders, self._budget, self._sending = Orders(), Budget(monotonic()), asyncio.Lock()
         self._changed, self._pace, self._paused, self._waiting = asyncio.Event(), TURNS, False, True
-        self._game: Game
+        self._game: Game | None = None
 
     async def run(self) -> None:
         """Play until the page is closed."""
-        await self._start(self._offer.default(), first=True)
+        await self._start(self._offer.default())
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._tick())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -87,17 +90,22 @@ class Session:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        with suppress(WebSocketDisconnect, TimeoutError):  # the page is closed, or reads nothing
+        try:
             for task in done:
                 task.result()
+        except WebSocketDisconnect:
+            pass
+        except TimeoutError:  # nobody is there, or nobody reads
+            with suppress(TimeoutError, RuntimeError):
+                await asyncio.wait_for(self._socket.close(POLICY_VIOLATED, "no answer"), 1.0)
 
-    async def _start(self, choice: Choice, first: bool = False) -> None:
+    async def _start(self, choice: Choice) -> None:
         """Begin a new game. It is made in a thread, because reading a bundle takes a while."""
-        game = await asyncio.to_thread(Game, self._offer.scenario, choice, self._seed, self._keep)
+        game = await asyncio.to_thread(Game, self._offer.scenario, choice, self._seed(), self._keep)
         game.begin()
-        self._game, self._orders, self._waiting = game, Orders(), choice.person
-        if first:
+        if self._game is None or self._game.choice.person != choice.person:
             self._pace = _usual_pace(game)
+        self._game, self._orders, self._waiting, self._paused = game, Orders(), choice.person, False
         await self._send(messages.welcome(self._offer, game, self._pace))
         await self._show()
 
@@ -126,8 +134,13 @@ class Session:
             raise WebSocketDisconnect(found.get("code", 1000))
         return found.get("text") or ""
 
+    @property
+    def _playing(self) -> Game:
+        assert self._game is not None  # there is one since `run`
+        return self._game
+
     async def _obey(self, message: messages.Message) -> None:
-        game = self._game
+        game = self._playing
         match message:
             case messages.Act(action=action):
                 if not 0 <= action < len(game.world.actions):
@@ -149,19 +162,21 @@ class Session:
         self._changed.set()
 
     async def _act(self, action: int) -> None:
-        if self._game.over:
-            return  # a key that comes too late
+        if self._playing.over:
+            if self._pace == TURNS and not self._playing.choice.person:
+                await self._next()
+            return  # a key of the person comes too late
         self._orders.give(action)
         self._waiting = False
         if self._pace == TURNS:
             await self._step()
 
     async def _step(self) -> None:
-        self._game.step(self._orders.take())
+        self._playing.step(self._orders.take())
         await self._show()
 
     async def _next(self) -> None:
-        self._game.begin()
+        self._playing.begin()
         self._orders, self._waiting = Orders(), False
         await self._show()
 
@@ -169,7 +184,7 @@ class Session:
         """Step at the chosen pace, while there is something to step."""
         due = monotonic()
         while True:
-            game, pace = self._game, self._pace
+            game, pace = self._playing, self._pace
             if self._paused or self._waiting or pace == TURNS or (game.over and game.choice.person):
                 self._changed.clear()
                 await self._changed.wait()
@@ -185,7 +200,7 @@ class Session:
                 await self._step()
 
     async def _show(self) -> None:
-        await self._send(messages.state(self._game, self._waiting))
+        await self._send(messages.state(self._playing, self._waiting))
 
     async def _send(self, message: dict[str, Any]) -> None:
         """Send a message; a page that does not read loses its game."""
@@ -197,5 +212,5 @@ def _usual_pace(game: Game) -> float:
     """Return the pace of a world at first: turns on a grid, else real time."""
     scene = game.scene()
     if scene.picture is not None or scene.grid != (0, 0):
-        return TURNS
+        return TURNS if game.choice.person else WATCH_PACE
     return COMBAT_PACE if any(body.action is not None for body in scene.bodies) else PLAIN_PACE

@@ -113,8 +113,9 @@ def _of_module(spec: str) -> Scenario:
         return SCENARIOS[name]
     try:
         module = paths.module(where)
-    except ModuleNotFoundError as error:
-        if error.name != where.partition(".")[0]:
+    except ImportError as error:
+        missing = error.__cause__
+        if not isinstance(missing, ModuleNotFoundError) or missing.name != where.partition(".")[0]:
             raise
         raise KeyError(
             f"unknown scenario {spec!r}: there is no module {where!r} here; MODULE:FUNCTION is looked for from the working folder"

@@ -196,7 +196,7 @@ class TextCanvas:
         self._cells[self._at(body.x, body.y)] = shown
 
     def paste(self, picture: np.ndarray) -> None:
-        raise ValueError("render_mode is 'ansi'; this environment draws pictures only, so give 'rgb_array' or 'human'")
+        raise ValueError("this environment draws pictures only, and no text; give render_mode='rgb_array' or 'human'")
 
     def finish(self, caption: str) -> str:
         """Return the text with its caption and a frame."""

@@ -7,7 +7,7 @@ import { Returns, Settings, showMind } from "./panel.js";
 const $ = (id) => document.getElementById(id);
 const TURN = 170; // milliseconds that a turn's movement takes
 const AGAIN = 140; // milliseconds between two turns while a key is held
-const CLOSED = { 1013: "The server has no room for another game.", 1008: "The server has closed this game." };
+const CLOSED = { 1013: "no room for another game", 1008: "closed by the server; reload to go on" };
 const NAMES = { ego: "agent", food: "food", prey: "prey", landmark: "landmark", enemy: "enemy" };
 
 const touch = matchMedia("(pointer: coarse)");
@@ -138,7 +138,8 @@ function announce(state, before) {
 }
 
 function verdict({ score, step, outcome, won }) {
-  const title = won === true ? "Victory!" : won === false ? "Defeat" : score > 0 ? "Well done, together!" : "No luck this time";
+  const late = step >= game.welcome.limit ? "Time is up" : "Defeat";
+  const title = won === true ? "Victory!" : won === false ? late : score > 0 ? "Well done, together!" : "No luck this time";
   const how = outcome ? `${outcome} · ` : "";
   return [title, `${how}return ${score.toFixed(2)} after ${step} steps`];
 }
@@ -178,7 +179,7 @@ function toast(text) {
 }
 
 function give(action, again) {
-  if (!game.state || game.state.over || game.paused) return;
+  if (!game.state || game.paused || (game.person ? game.state.over : game.pace > 0)) return;
   const now = performance.now();
   if (again && game.pace > 0 && game.last === action) return; // it is held already
   if (again && game.pace === 0 && now - game.at < AGAIN) return;
