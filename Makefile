@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,docs,render,pettingzoo,sb3,reference,train,report
+EXTRAS := dev,docs,render,pettingzoo,sb3,reference,train,report,play,video
 READY := $(VENV)/.ready
+CHROMIUM ?= /usr/bin/chromium
 
-.PHONY: demo test test-slow coverage lint spelling format bench docs gallery setup clean
+.PHONY: demo test test-slow test-browser coverage lint spelling format bench docs gallery setup clean
 
 demo: $(READY)
 	$(BIN)/macop demo --gif demo.gif --train
@@ -15,6 +16,12 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# Installs what it needs: Playwright, and Debian's Chromium where there is none and apt-get may be used.
+test-browser: $(READY)
+	test -x $(CHROMIUM) || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; }
+	$(BIN)/python -m pip install --quiet -e '.[browser]' -c constraints.txt
+	MACOP_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/play tests/deploy
 
 coverage: $(READY)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html

@@ -4,6 +4,9 @@ Importing this package registers the environments and nothing else: numba, torch
 
     parallel_env      a scenario's full team as a PettingZoo parallel environment
     register          add a scenario of your own
+    embed             put teammates into any team's environment
+    External          any team's environment as a scenario, for `register`
+    from_smac         an environment with SMAC's interface, for `External`
     register_method   add a method of your own
     zoo               teammate groups by name
     EgoAgent          a trained agent from its bundle, with numpy and onnxruntime alone
@@ -23,28 +26,35 @@ from macop_aht.version import __version__
 if TYPE_CHECKING:
     from macop_aht import zoo
     from macop_aht.deploy.runtime import EgoAgent
+    from macop_aht.envs.embedding import embed
     from macop_aht.envs.parallel import parallel_env
     from macop_aht.envs.registration import register
     from macop_aht.evaluation.agents import evaluate
     from macop_aht.methods.registry import Method, MethodRun, register_method
     from macop_aht.methods.training import train
+    from macop_aht.scenarios.external import External, from_smac
 
 _WHERE = {
     "EgoAgent": "macop_aht.deploy.runtime",
     "Method": "macop_aht.methods.registry",
+    "External": "macop_aht.scenarios.external",
     "MethodRun": "macop_aht.methods.registry",
+    "embed": "macop_aht.envs.embedding",
     "evaluate": "macop_aht.evaluation.agents",
+    "from_smac": "macop_aht.scenarios.external",
     "parallel_env": "macop_aht.envs.parallel",
     "register": "macop_aht.envs.registration",
     "register_method": "macop_aht.methods.registry",
     "train": "macop_aht.methods.training",
 }
 __all__ = [
-    "EgoAgent", "Method", "MethodRun", "__version__", "evaluate", "parallel_env", "register", "register_method", "train", "zoo",
+    "EgoAgent", "External", "Method", "MethodRun", "__version__", "embed", "evaluate", "from_smac", "parallel_env", "register",
+    "register_method", "train", "zoo",
 ]  # fmt: skip
 
 prefixes.announce("zoo", "macop_aht.zoo")
 prefixes.announce("agent", "macop_aht.deploy")
+prefixes.announce("person", "macop_aht.evaluation.recordings")
 
 if find_spec("gymnasium"):
     from macop_aht.envs.registration import register_builtin

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from sys import float_info
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from macop_aht.util import hint
+from macop_aht.util import hint, read_limited
 
 T = TypeVar("T")
+LIMIT = 2**20  # bytes of a file
+DEPTH = 32  # levels of tables and lists in a file
+LARGEST = 2**63 - 1  # whole number
 
 
 class ConfigError(ValueError):
@@ -99,7 +104,7 @@ def _given(
         if is_dataclass(wanted) and isinstance(wanted, type):
             if not isinstance(value, Mapping):
                 raise ConfigError(
-                    f"{where + name} is {value!r}; it is a table, such as {where + name}.{fields(wanted)[0].name}"
+                    f"{where + name} is {_shown(value)}; it is a table, such as {where + name}.{fields(wanted)[0].name}"
                 )
             given[name] = nested(wanted, value, f"{where}{name}.")
         else:
@@ -144,36 +149,74 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
     if get_origin(wanted) is list:
         (inner,) = get_args(wanted)
         if not isinstance(value, list):
-            raise ConfigError(f"{name} is {value!r}; it must be a list")
+            raise ConfigError(f"{name} is {_shown(value)}; it must be a list")
         return [_checked(f"{name}[{k}]", entry, inner) for k, entry in enumerate(value)]
-    choices = get_args(wanted)  # of a Literal
-    if choices:
-        if value not in choices:
-            raise ConfigError(f"{name} is {value!r}; {hint(str(value), [str(choice) for choice in choices])}")
+    if is_dataclass(wanted) and isinstance(wanted, type):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{name} is {_shown(value)}; it must be a table")
+        return from_mapping(wanted, value, f"{name}.")
+    if get_origin(wanted) is UnionType:  # of a type and None
+        return None if value is None else _checked(name, value, get_args(wanted)[0])
+    if wanted is Any:
         return value
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    if get_origin(wanted) in (dict, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{name} is {_shown(value)}; it must be a table")
+        return {key: _checked(f"{name}.{key}", entry, get_args(wanted)[1]) for key, entry in value.items()}
+    if get_origin(wanted) is Literal:
+        choices = get_args(wanted)
+        if value not in choices:
+            raise ConfigError(
+                f"{name} is {_shown(value)}; {hint(str(value)[:60], [str(choice) for choice in choices])}"
+            )
+        return value
+    if wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not abs(value) <= float_info.max:
+            raise ConfigError(f"{name} is {_shown(value)}; it must be a finite number")
         return float(value)
-    if wanted is float and isinstance(value, float) and not isfinite(value):
-        raise ConfigError(f"{name} is {value}; it must be a finite number")
+    if wanted is int and isinstance(value, int) and not abs(value) <= LARGEST:
+        raise ConfigError(f"{name} is {_shown(value)}; it must be in {-LARGEST}..{LARGEST}")
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise ConfigError(f"{name} is {value!r}; it must be of type {wanted.__name__}")
+        raise ConfigError(f"{name} is {_shown(value)}; it must be of type {wanted.__name__}")
     return value
 
 
+def _shown(value: Any) -> str:
+    """Return a value for a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
 def parse(text: str) -> dict[str, Any]:
-    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML."""
+    """Return TOML as nested dictionaries. Raises `ConfigError` where it is not TOML, or nested more than `DEPTH` deep."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        values = tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"it is nested too deeply; at most {DEPTH} levels are allowed") from error
+    except ValueError as error:  # also of a number with thousands of digits
         raise ConfigError(f"this is not TOML: {error}") from error
+    level: list[Any] = [values]
+    for _ in range(DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+    if level:
+        raise ConfigError(f"it is nested too deeply; at most {DEPTH} levels are allowed")
+    return values
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return a TOML file as nested dictionaries. Raises `ConfigError` with the file's name where it is not TOML."""
+    with of_file(path):
+        return parse(read_limited(path, LIMIT).decode("utf-8"))
+
+
+@contextmanager
+def of_file(path: Path | str) -> Iterator[None]:
+    """Name the file in errors about what it says: inside, `ConfigError`, `ValueError` and `KeyError` become `ConfigError`."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except (ConfigError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        yield
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{path}: {error.args[0] if isinstance(error, KeyError) else error}") from error
 
 
 def differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:

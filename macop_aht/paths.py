@@ -9,6 +9,7 @@ import importlib
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -17,14 +18,23 @@ from types import ModuleType
 
 PACKAGE = Path(__file__).parent
 IMPORTS = "MACOP_IMPORT"  # environment variable: modules to import first, separated by commas
+WORKERS = "MACOP_WORKERS"  # environment variable: processes that step environments that are not the suite's own
 imported: list[str] = []  # the modules that were imported first; child processes import them too
 
 
 def module(name: str) -> ModuleType:
-    """Import a module of the user's, also from the working folder, and return it."""
+    """Import a module of the user's, also from the working folder, and return it.
+
+    Raises `ImportError` where it cannot be imported, whatever happens in it.
+    """
     if "" not in sys.path:
         sys.path.insert(0, "")
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+        place = f", {frames[-1].filename}, line {frames[-1].lineno}" if frames[1:] else ""
+        raise ImportError(f"cannot import {name!r}: {error} ({type(error).__name__}{place})") from error
 
 
 def import_first(names: Sequence[str]) -> None:

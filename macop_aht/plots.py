@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from macop_aht.scenarios.batch import Batch
-from macop_aht.scenarios.drawing import COLOURS, FAINT, TILES
+from macop_aht.scenarios.batch import make_batch
+from macop_aht.scenarios.drawing import paint
+from macop_aht.scenarios.palette import COLOURS, FAINT, TILES
+from macop_aht.scenarios.scene import Body, Ring
 from macop_aht.scenarios.spec import World
+from macop_aht.util import write_whole
 
 
 class Behaviour(Protocol):
@@ -30,6 +34,7 @@ def pyplot() -> Any:
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'macop-aht[report]'") from error
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a dollar in a name is a dollar
     from matplotlib import pyplot as plt
 
     return plt
@@ -47,14 +52,19 @@ class AxisCanvas:
     def tile(self, x: float, y: float, dark: bool) -> None:
         self._axis.add_patch(self._plt.Rectangle((x - 0.5, y - 0.5), 1, 1, color=TILES[dark], zorder=0))
 
-    def ring(self, x: float, y: float, radius: float, role: str) -> None:
-        self._axis.add_patch(self._plt.Circle((x, y), radius, color=COLOURS[role], alpha=0.08, zorder=1))
+    def ring(self, ring: Ring) -> None:
+        self._axis.add_patch(
+            self._plt.Circle((ring.x, ring.y), ring.radius, color=COLOURS[ring.role], alpha=0.08, zorder=1)
+        )
 
-    def disc(self, x: float, y: float, radius: float, role: str, label: str = "", glyph: str = "?") -> None:
-        if role not in ("ego", "mate"):
-            self._axis.add_patch(self._plt.Circle((x, y), radius, color=COLOURS[role], alpha=0.6, zorder=2))
+    def body(self, body: Body) -> None:
+        if body.agent is None:
+            self._axis.add_patch(
+                self._plt.Circle((body.x, body.y), body.radius, color=COLOURS[body.role], alpha=0.6, zorder=2)
+            )
 
-    def bar(self, x: float, y: float, width: float, fraction: float, role: str) -> None: ...
+    def paste(self, picture: np.ndarray) -> None:
+        self._axis.imshow(picture)
 
 
 def heat_map(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, path: Path) -> None:
@@ -111,14 +121,14 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
     columns = min(len(names), 6)
     lines = -(-len(names) // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(2.3 * columns, 2.6 * lines), squeeze=False)
-    batch = Batch(world, 1)
+    batch = make_batch(world, 1)
     batch.seed([0])
     batch.reset()
     for axis in axes.flat:
         axis.axis("off")
     for axis, name, behaviour in zip(axes.flat, names, behaviours, strict=False):
         axis.axis("on")
-        world.draw(AxisCanvas(axis), batch.state, 0)
+        paint(world.scene(batch.state, 0), AxisCanvas(axis))
         for agents in behaviour.tracks:
             for i, track in enumerate(agents):
                 colour = COLOURS["ego" if i < world.controllable else "mate"]
@@ -129,8 +139,10 @@ def ways(world: World, names: Sequence[str], behaviours: Sequence[Behaviour], pa
 
 
 def save(figure: Any, path: Path, tight: bool = True) -> None:
-    """Save a figure as a file, and close it."""
+    """Save a figure as a PNG file, and close it."""
     if tight:
         figure.tight_layout()
-    figure.savefig(path, dpi=110, bbox_inches=None if tight else "tight")
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=110, bbox_inches=None if tight else "tight")
+    write_whole(path, content.getvalue())
     pyplot().close(figure)

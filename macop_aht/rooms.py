@@ -8,6 +8,7 @@ ROOMS = (
     "version",  # the package's version
     "rooms",  # this table
     "util",  # hints for misspelt words, files that are written whole
+    "compiling",  # kernels compiled by Numba, and their cache
     "paths",  # where content and a user's modules lie
     "onnx",  # ONNX files without the onnx package: reading, writing, checking, running
     "config",  # frozen settings, strict TOML
@@ -25,5 +26,6 @@ ROOMS = (
     "export",  # from a run to a bundle
     "campaign",  # many runs, in processes or on Ray
     "reproduction",  # the paper's tables and figures
+    "play",  # the page on which a person is the teammate, its server, and films of episodes
     "cli",  # parse, call, print
 )

@@ -80,3 +80,20 @@ def rewritten(folder, change):
     manifest = json.loads(path.read_text())
     change(manifest)
     path.write_text(json.dumps(manifest))
+
+
+def in_format_1(manifest):
+    """Take a manifest back to what earlier versions wrote: the inverse of a conversion."""
+    manifest["format"] = 1
+    if "groups" in manifest:
+        manifest["company"] = manifest.pop("groups")
+    manifest["versions"]["macop-aht"] = manifest["versions"].pop("macop_aht")
+    belief = manifest["zero_shot"]["belief"]
+    belief["held"], belief["spent"] = belief.pop("margin"), belief.pop("penalty")
+    if "figures" in manifest:
+        figures = manifest["figures"]
+        figures["heads"] = figures.pop("returns")
+        for part in (figures["calibration"], *figures["calibration"]["bins"]):
+            part["right"] = part.pop("accuracy")
+        for part in figures["calibration"]["bins"]:
+            part["believed"] = part.pop("confidence")

@@ -35,9 +35,6 @@ CHEAP = (
     (r"n_eval_episodes=\d+", "n_eval_episodes=2"),
     (r"range\(1000\)", "range(20)"),
 )
-# What other branches bring. A line here goes when its code is there.
-LATER = {"macop_aht.embed(": hasattr(macop_aht, "embed"), "External(": hasattr(macop_aht, "embed")}
-LATER_COMMANDS = {"play", "watch", "check"}
 
 
 def name_of(page):
@@ -57,7 +54,12 @@ def module(path):
 
 @pytest.fixture
 def inside(tmp_path, monkeypatch):
+    """A folder with the module that the pages call `my_module`."""
+    (tmp_path / "my_module.py").write_text("from mpe2.simple_spread_v3 import parallel_env as make_env\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_module", None)
 
 
 # --- Code
@@ -67,13 +69,13 @@ def inside(tmp_path, monkeypatch):
 def test_python_runs(page, inside, passing):
     """Block after block, with fewer steps of learning."""
     use_threads(1)
-    names: dict = {}
+    names = {"my_policy": lambda obs, mask: mask.argmax(axis=1), "gymnasium": gym}  # what a page takes as given
     for code in blocks(page, "python"):
-        if any(word in code and not there for word, there in LATER.items()):
-            continue
         for pattern, cheap in CHEAP:
             code = re.sub(pattern, cheap, code)
-        exec(code, names)
+        compiled = compile(code, name_of(page), "exec")
+        if "from smac.env" not in code:  # which needs StarCraft II
+            exec(compiled, names)
 
 
 def commands(page):
@@ -100,8 +102,6 @@ def parse(words, monkeypatch):
     imported = []
     while words[0] == "--import":
         imported, words = [*imported, words[1]], words[2:]
-    if words[0] in LATER_COMMANDS and words[0] not in dict(parsers(cli._parser([]))):
-        return
     Path("runs/macop").mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "agents" / "macop" / "LBF4" / "run.toml", "runs/macop/run.toml")
     known = dict(METHODS)
@@ -221,8 +221,6 @@ def test_the_notebook_runs(tmp_path):
     from nbclient import NotebookClient
 
     document = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text())
-    later = () if hasattr(macop_aht, "embed") else ("embed(", "External", "mpe2")
-    document["cells"] = [cell for cell in document["cells"] if not any(word in cell["source"] for word in later)]
     cheap = (*CHEAP, ("--preset demo", "--preset demo --teammate-steps 4000 --ego-steps 2000 --max-iterations 1"))
     cheap = (
         *cheap,

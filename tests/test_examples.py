@@ -35,6 +35,21 @@ def test_a_pettingzoo_loop():
         assert told.count("return") == 2
 
 
+@pytest.mark.parametrize(
+    ("package", "name", "words", "told"),
+    [
+        ("mpe2", "spread", ["--steps=250", "--episodes=2"], "return with random teammates: -"),
+        ("lbforaging", "foraging", [], "return with scripted:in-order: 0."),
+        ("cogrid", "overcooked", ["--steps=200", "--episodes=1"], "return with a random cook: "),
+    ],
+)
+def test_environments_of_other_authors(package, name, words, told):
+    """Short ones: nobody should need more to put a teammate into an environment."""
+    pytest.importorskip(package)
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= 40
+    assert told in run(EXAMPLES / f"{name}.py", *words)
+
+
 def test_a_method_of_ones_own(tmp_path):
     """By `macop train`."""
     small = ["--preset=demo", "--population=2", "--test-episodes=2", "--ego.steps=400", "--threads=1"]

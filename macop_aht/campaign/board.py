@@ -6,10 +6,12 @@ import time
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from macop_aht.campaign.plan import EVALUATION
 from macop_aht.campaign.runner import Ledger, Standing, State
+from macop_aht.util import plain
 
 COLOURS: dict[State, str] = {
     "to come": "dim", "running": "cyan", "done": "green", "failed": "red", "blocked": "yellow", "left out": "dim",
@@ -36,7 +38,8 @@ class Board:
         for name, own in ledger.standing.items():
             if own.state not in (self._told.get(name, "to come"), "left out"):
                 took = f" after {own.minutes:.1f} min" if own.minutes is not None else ""
-                self._console.print(f"{name}: {own.state}{took}", style=COLOURS[own.state], highlight=False)
+                told = plain(f"{name}: {own.state}{took}")
+                self._console.print(told, style=COLOURS[own.state], highlight=False, markup=False)
             self._told[name] = own.state
         if self._console.is_terminal:
             self._live.update(table(ledger, self._places), refresh=True)
@@ -53,7 +56,7 @@ def table(ledger: Ledger, places: int) -> Group:
             lines.setdefault(line, []).append(_cell(f"{last}: ", own))
     grid = Table.grid(padding=(0, 2))
     for line, cells in lines.items():
-        grid.add_row(line, *cells)
+        grid.add_row(escape(plain(line)), *cells)
     return Group(headline(ledger, places), grid)
 
 

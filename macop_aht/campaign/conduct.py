@@ -11,13 +11,13 @@ from macop_aht.campaign.processes import Processes
 from macop_aht.campaign.runner import Executor, Ledger, run
 from macop_aht.config import to_toml
 from macop_aht.runs.lock import folder_lock
-from macop_aht.util import write_whole
+from macop_aht.util import show, write_whole
 
 
 def conduct(
     campaign: Campaign,
     folder: Path,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = show,
     ray_address: str | None = None,
     left_out: Collection[str] = (),
 ) -> bool:
@@ -29,7 +29,7 @@ def conduct(
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "campaign"):
-        ledger = Ledger(folder, tasks(campaign), left_out)
+        ledger = Ledger(folder, tasks(campaign), left_out, say)
         ledger.check_runs()
         write_whole(folder / CAMPAIGN, to_toml(campaign))
         executor = _executor(campaign, folder, ray_address)

@@ -16,8 +16,8 @@ from macop_aht.campaign.status import STATUS
 from macop_aht.runs.convert import rename
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.lock import folder_lock
-from macop_aht.runs.records import FORMAT
-from macop_aht.util import write_whole
+from macop_aht.runs.records import FORMAT, FormatError, read_text, table
+from macop_aht.util import show, write_whole
 
 
 def find(path: Path) -> list[Path]:
@@ -26,25 +26,31 @@ def find(path: Path) -> list[Path]:
     return [file.parent for file in found if file.is_file() and _is_earlier(file)]
 
 
-def convert(folder: Path, say: Callable[[str], None] = print) -> None:
+def convert(folder: Path, say: Callable[[str], None] = show) -> None:
     """Convert a campaign's own files: first its settings, last `status.json`, as the mark of a converted folder."""
     with folder_lock(folder, "convert"):
         stored = folder / CAMPAIGN
         if stored.exists():
             write_whole(stored, rename(stored.read_text(encoding="utf-8")))
-        before = json.loads((folder / STATUS).read_text(encoding="utf-8"))
-        tasks = {name: _status(folder / name, own) for name, own in before.items()}
+        path = folder / STATUS
+        before = table(read_text(path), str(path))
+        try:
+            tasks = {name: _status(folder / name, own) for name, own in before.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{path} cannot be converted ({error}); restore it") from error
         kept = {name: own for name, own in tasks.items() if own is not None}
-        write_whole(folder / STATUS, json.dumps({"format": FORMAT, "tasks": kept}, indent=1) + "\n")
+        write_whole(path, json.dumps({"format": FORMAT, "tasks": kept}, indent=1) + "\n")
         (folder / "campaign.lock").unlink(missing_ok=True)
 
 
 def _is_earlier(file: Path) -> bool:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return False
-    return isinstance(values, dict) and "format" not in values and all("state" in own for own in values.values())
+    if not isinstance(values, dict) or "format" in values:
+        return False
+    return all(isinstance(own, dict) and "state" in own for own in values.values())
 
 
 def _status(result: Path, before: Mapping[str, Any]) -> dict[str, Any] | None:

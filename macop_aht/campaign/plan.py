@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from macop_aht.config import ConfigError, at_least, changed, from_mapping, parse, read_toml, to_toml
+from macop_aht.config import ConfigError, at_least, changed, from_mapping, of_file, parse, read_toml, to_toml
 from macop_aht.methods import presets
 from macop_aht.methods.registry import METHODS, MethodRun, find, preset
 from macop_aht.runs.folder import SEQUENCE
@@ -157,7 +157,9 @@ def _check_variations(campaign: Campaign) -> None:
 
 def read(path: Path) -> Campaign:
     """The campaign that a file describes."""
-    return from_mapping(Campaign, read_toml(path))
+    values = read_toml(path)
+    with of_file(path):
+        return from_mapping(Campaign, values)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from macop_aht.campaign.plan import Task, settings_file
-from macop_aht.campaign.status import State, TaskStatus, read_statuses, write_statuses
+from macop_aht.campaign.status import State, TaskStatus, read_statuses, recovered, write_statuses
 from macop_aht.config import differences
 from macop_aht.runs.folder import RunFolder
-from macop_aht.runs.records import holds_run, settings_text
-from macop_aht.util import write_whole
+from macop_aht.runs.records import DamagedError, holds_run, settings_text
+from macop_aht.util import show, write_whole
 
 POLL = 0.2  # seconds between two looks
 
@@ -61,10 +61,20 @@ class Ledger:
     done before.
     """
 
-    def __init__(self, folder: Path, tasks: Sequence[Task], left_out: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tasks: Sequence[Task],
+        left_out: Collection[str] = (),
+        say: Callable[[str], None] = show,
+    ) -> None:
         self.folder, self.tasks, self._left_out = folder, tasks, left_out
         self.standing = {task.name: Standing() for task in tasks}
-        self._before = read_statuses(folder)
+        try:
+            self._before = read_statuses(folder)
+        except DamagedError as error:
+            say(str(error))
+            self._before = recovered(folder, tasks)
 
     def check_runs(self) -> None:
         """Raise where a run that is there was begun with other settings: no command could resume it."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from macop_aht.runs.records import FORMAT, as_values, check_format, from_values
+from macop_aht.campaign.plan import Task
+from macop_aht.runs.folder import RunFolder
+from macop_aht.runs.records import FORMAT, as_values, check_format, from_values, read_text, table
 from macop_aht.util import write_whole
 
 State = Literal["to come", "running", "done", "failed", "blocked", "left out"]
 STATUS = "status.json"
+REMEDY = "it is made again from the runs that are there, and evaluations are repeated"
 
 
 @dataclass(frozen=True)
@@ -28,16 +31,35 @@ class TaskStatus:
     ended: float | None = None  # seconds since 1970
 
 
+@dataclass(frozen=True)
+class Statuses:
+    """What `status.json` holds."""
+
+    tasks: dict[str, TaskStatus]  # by name
+
+
 def read_statuses(folder: Path) -> dict[str, TaskStatus]:
     """Return the statuses by the tasks' names; none where no campaign has been at work in the folder.
 
-    Raises `FormatError` where the file is of another format.
+    Raises `FormatError` where the file is of another format, and `DamagedError` where it cannot be read.
     """
     path = folder / STATUS
     if not path.exists():
         return {}
-    values = check_format(json.loads(path.read_text(encoding="utf-8")), str(path), folder)
-    return {name: from_values(TaskStatus, own, f"{path}: {name}") for name, own in values["tasks"].items()}
+    values = check_format(table(read_text(path), str(path), REMEDY), str(path), folder)
+    return from_values(Statuses, values, str(path)).tasks
+
+
+def recovered(folder: Path, tasks: Sequence[Task]) -> dict[str, TaskStatus]:
+    """Return the statuses of the runs and sequences that are there, without those that were made of them."""
+    found: dict[str, TaskStatus] = {}
+    for task in tasks:
+        run = RunFolder(folder / task.name)
+        if run.exists:
+            settings = {name: run.settings.get(name) for name in task.settings}
+            state: State = "done" if run.finished else "running"
+            found[task.name] = TaskStatus(state, settings, dict.fromkeys(task.needs))
+    return found
 
 
 def write_statuses(folder: Path, statuses: Mapping[str, TaskStatus]) -> None:

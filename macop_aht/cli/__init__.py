@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import sysconfig
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 from macop_aht import paths
-from macop_aht.cli import browsing, campaigns, converting, judging, sharing, training
+from macop_aht.cli import browsing, campaigns, checking, converting, judging, playing, sharing, training
 from macop_aht.cli.examples import add_examples
+from macop_aht.cli.options import Parser
+from macop_aht.util import TooLarge, plain
 from macop_aht.version import __version__
 
 COMMANDS = (  # in the order of the help
-    browsing.add_scenarios, browsing.add_teammates, browsing.add_demo,
+    browsing.add_scenarios, browsing.add_teammates, browsing.add_demo, checking.add_check,
+    playing.add_play, playing.add_watch,
     training.add_selfplay, training.add_train, training.add_sequence,
     judging.add_evaluate, judging.add_compare, judging.add_crossplay, judging.add_pool,
     campaigns.add_campaign, campaigns.add_reproduce,
@@ -23,11 +29,14 @@ COMMANDS = (  # in the order of the help
 )  # fmt: skip
 
 
+EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError, TooLarge)  # of a user's mistakes
+LONGEST = 2_000  # characters of a message
+SMALLER = "make smaller what the command was given: episodes, envs, capacity, batch, hidden, population or teams"
+
+
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser. Only the command in `words` gets options for its settings, because these need torch."""
-    parser = argparse.ArgumentParser(
-        prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen."
-    )
+    parser = Parser(prog="macop", description="Ad-hoc teamwork: agents meet teammates they have never seen.")
     parser.add_argument("--version", action="version", version=f"macop-aht {__version__}")
     parser.add_argument(
         "--import",
@@ -42,19 +51,58 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code. A user's mistake prints one line, not a traceback."""
+    """Run a command and return the exit code. What goes wrong is told in one line, after a traceback with `MACOP_TRACEBACK=1`."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        words = _imported(words)
-        arguments = _parser(words).parse_args(words)
-        code = arguments.run(arguments)
+        try:
+            return _run(words)
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+    except BrokenPipeError:  # whoever reads the output has had enough
+        return _silenced(141)
     except KeyboardInterrupt:
         print("macop: stopped; resume a run with --resume, a campaign with the same command", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, KeyError, OSError, ImportError, RuntimeError) as error:
-        print(f"macop: {error.args[0] if isinstance(error, KeyError) else error}{_origin(error)}", file=sys.stderr)
-        return 2
-    return code or 0
+    except Exception as error:
+        if os.environ.get("MACOP_TRACEBACK"):
+            traceback.print_exception(error)
+        print(f"macop: {plain(_told(error) + _origin(error), LONGEST)}", file=sys.stderr)
+        return _silenced(2)
+
+
+def _run(words: list[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode stops nothing
+    words = _imported(words)
+    arguments = _parser(words).parse_args(words)
+    if getattr(arguments, "workers", None):
+        os.environ[paths.WORKERS] = str(arguments.workers)
+    return arguments.run(arguments) or 0
+
+
+def _silenced(code: int) -> int:
+    """Return the code. What could not be written to standard output is dropped, so that the interpreter does not complain."""
+    try:
+        sys.stdout.flush()
+    except (AttributeError, OSError):
+        with suppress(AttributeError, OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _told(error: Exception) -> str:
+    """Return an error in words: what came, and what to do."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error) or type(error).__name__
+    if (isinstance(error, MemoryError) and not isinstance(error, TooLarge)) or "can't allocate memory" in text:
+        return f"there is not enough memory ({text}); {SMALLER}"
+    if isinstance(error, RecursionError):
+        return f"something is nested too deeply, or calls itself without end ({text})"
+    if isinstance(error, EXPECTED):
+        return text
+    return f"unexpected {type(error).__name__}: {text}. MACOP_TRACEBACK=1 in front of the command shows where it comes from"
 
 
 def _imported(words: list[str]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from macop_aht.util import plain
+
 
 class Bar:
     """A bar with phase, steps, return, steps per second and time left. Runs in phases have a second bar for the whole run."""
@@ -35,7 +37,7 @@ class Bar:
         self._progress.update(self._whole, completed=done, figures=heads + compatible)
 
     def say(self, line: str) -> None:
-        self._progress.console.print(line)
+        self._progress.console.print(plain(line), markup=False)
 
     def __enter__(self) -> Bar:
         self._progress.start()

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macop_aht.cli.options import Commands, new_file, positive
+from macop_aht.util import show
 
 
 def _scenarios(arguments: argparse.Namespace) -> None:
     from macop_aht.envs.registration import env_id
     from macop_aht.scenarios import SCENARIOS, build
 
-    print(f"{'id':18}{'agents':>7}{'ego':>5}{'actions':>9}{'obs':>5}{'limit':>7}  about")
+    show(f"{'id':18}{'agents':>7}{'ego':>5}{'actions':>9}{'obs':>5}{'limit':>7}  about")
     for name, scenario in SCENARIOS.items():
         world = build(name)
         sizes = f"{world.n_agents:7}{world.controllable:5}{len(world.actions):9}{len(world.observations):5}"
-        print(f"{env_id(name):18}{sizes}{world.limit:7}  {scenario.about}")
+        show(f"{env_id(name):18}{sizes}{world.limit:7}  {scenario.about}")
 
 
 def _teammates(arguments: argparse.Namespace) -> None:
@@ -25,13 +26,13 @@ def _teammates(arguments: argparse.Namespace) -> None:
     from macop_aht.scenarios import build
 
     scripts = build(arguments.scenario).scripts
-    width = max(map(len, scripts)) + len("scripted:") + 2
-    print(f"{'random':{width}}chooses among the available actions with equal probability")
+    width = max(map(len, scripts), default=0) + len("scripted:") + 2
+    show(f"{'random':{width}}chooses among the available actions with equal probability")
     for name, script in scripts.items():
-        print(f"{'scripted:' + name:{width}}{script.about}")
-    print("\nperturbations, after the name of any teammate, such as scripted:nearest+noisy=0.1:")
+        show(f"{'scripted:' + name:{width}}{script.about}")
+    show("\nperturbations, after the name of any teammate, such as scripted:nearest+noisy=0.1:")
     for about in PERTURBATIONS.values():
-        print(f"  +{about}")
+        show(f"  +{about}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -43,6 +44,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     if arguments.train:
         with TemporaryDirectory() as folder:
             demo.learn(Path(folder) / "run")
+    demo.what_next()
 
 
 def add_scenarios(commands: Commands, words: Sequence[str]) -> None:
@@ -61,7 +63,11 @@ def add_demo(commands: Commands, words: Sequence[str]) -> None:
         "demo", help="play every scenario with a scripted team, and with a random ego and scripted teammates"
     )
     parser.add_argument(
-        "--gif", type=_gif, metavar="FILE.gif", default="demo.gif", help="animated GIF to write (default: %(default)s)"
+        "--gif",
+        type=_gif,
+        metavar="FILE.gif",
+        default="demo.gif",
+        help="animated GIF to write; FILE.png beside it shows the trained ego with four teammates (default: %(default)s)",
     )
     parser.add_argument(
         "--episodes",

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, positive
+from macop_aht.cli.options import Commands, positive, seed
+from macop_aht.util import show
 
 REPRODUCTIONS = (  # their names alone, since they need torch
     "table1", "table2", "table-modern", "fig-process", "fig-crossplay", "fig-ablation", "fig-sensitivity", "fig-population",
@@ -28,7 +29,7 @@ def _campaign(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         from macop_aht.campaign.estimate import table
 
-        print(table(campaign, arguments.scenarios or campaign.scenarios, len(arguments.seeds or campaign.seeds)))
+        show(table(campaign, arguments.scenarios or campaign.scenarios, len(arguments.seeds or campaign.seeds)))
         return 0
     if not arguments.out:
         raise ValueError("name the campaign's folder with --out FOLDER, or see what it would run with --dry-run")
@@ -66,7 +67,7 @@ def add_campaign(commands: Commands, words: Sequence[str]) -> None:
         help="run only these of the file's scenarios; the rest can follow in the same folder (default: all)",
     )
     parser.add_argument(
-        "--seeds", nargs="+", type=int, metavar="N", help="run only these of the file's seeds (default: all)"
+        "--seeds", nargs="+", type=seed, metavar="N", help="run only these of the file's seeds (default: all)"
     )
     parser.add_argument(
         "--processes",
@@ -99,8 +100,8 @@ def _reproduce(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out or Path(arguments.campaign or "") / "reproduction")
     with folder_lock(out, "reproduce"):
         out.mkdir(parents=True, exist_ok=True)
-        print(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
-    print(f"wrote {out / name}.md, .csv and plots")
+        show(REPRODUCTIONS[name](material, out) if material and name in REPRODUCTIONS else WITHOUT_CAMPAIGN[name](out))
+    show(f"wrote {out / name}.md, .csv and plots")
 
 
 def add_reproduce(commands: Commands, words: Sequence[str]) -> None:

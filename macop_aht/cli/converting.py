@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from macop_aht.cli.options import Commands
+from macop_aht.util import show
 
 Say = Callable[[str], None]
 
@@ -65,7 +66,7 @@ CONVERTERS: dict[
 }
 
 
-def convert(paths: Sequence[Path], say: Say = print) -> int:
+def convert(paths: Sequence[Path], say: Say = show) -> int:
     """Convert all that is of an earlier format in or under these paths; return how many things were converted."""
     for path in paths:
         if not path.exists():
@@ -83,7 +84,7 @@ def convert(paths: Sequence[Path], say: Say = print) -> int:
 
 def _convert(arguments: argparse.Namespace) -> None:
     if not convert([Path(path) for path in arguments.paths]):
-        print("nothing to convert: everything there is of the present format")
+        show("nothing to convert: everything there is of the present format")
 
 
 def add_convert(commands: Commands, words: Sequence[str]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from macop_aht.episodes.matches import team_play
-from macop_aht.episodes.runner import Hook, Lockstep
+from macop_aht.play import watch
+from macop_aht.play.choices import Choice
 from macop_aht.policies import resolve
 from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.util import show, write_whole
 
 PAIRS = {
     "LBF1": "path-south",
@@ -23,6 +25,15 @@ PAIRS = {
     "SMAC2": "kite",
 }
 SHORT = {"min_iterations": 2, "max_iterations": 3, "teammate_steps": 300_000, "ego_steps": 60_000}
+
+
+EGO = "macop-plus/LBF4"  # the trained ego of the pictures
+NEXT = {
+    "macop play LBF4": "be the unknown teammate yourself, in the browser",
+    f"macop watch LBF4 --agent {EGO} --beliefs": "see what the agent believes of its teammate",
+    f"macop evaluate {EGO}": "its returns with teammates that it has not met",
+    "macop train LBF4 --out runs/lbf4": "train an agent of your own",
+}
 
 
 def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
@@ -40,32 +51,26 @@ def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
 
 def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
     """Write an episode of a scripted pair as an animated GIF; return the number of frames."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("the animated GIF needs Pillow: pip install 'macop-aht[render]'") from error
+    choice = Choice(f"scripted:{script}", "", f"scripted:{script}", person=False)
+    moments = watch.frames(scenario, choice, 1, seed)
+    return watch.film(Path(path), ((watch.picture(moment), moment.over) for moment in moments), fps=5)
 
-    from macop_aht.scenarios.drawing import Screen
 
-    world, screen = build(scenario), Screen("rgb_array", fps=5)
-    pictures: list[Any] = []
-    policy = resolve(f"scripted:{script}", world)[0]
+def meetings(path: Path, seed: int = 0) -> list[float]:
+    """Write a picture of the trained ego's first episode with each corner's teammate on LBF4; return the four returns."""
+    from PIL import Image
 
-    class Camera(Hook):
-        """Takes a picture at first, and after every step."""
-
-        def chosen(self, play: Lockstep, counted: np.ndarray) -> None:
-            if not pictures:
-                self.stepped(play, counted)
-
-        def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
-            batch = play.batch
-            picture = screen.show(world, batch.state, 0, int(batch.clock[0]), float(batch.score[0]), policy.name)
-            pictures.append(Image.fromarray(picture))
-
-    team_play(world, [policy] * world.n_agents, 1, seed, [Camera()])
-    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=200, loop=0)
-    return len(pictures)
+    pictures, returns = [], []
+    for corner in ("nw", "ne", "sw", "se"):
+        choice = Choice(EGO, "zero-shot", f"scripted:corner-{corner}", person=False)
+        *_, last = watch.frames("LBF4", choice, 1, seed)
+        pictures.append(watch.picture(last, trails=True))
+        returns.append(last.score)
+    rows = [np.concatenate(pair, axis=1) for pair in (pictures[:2], pictures[2:])]
+    content = io.BytesIO()
+    Image.fromarray(np.concatenate(rows)).save(content, "PNG")
+    write_whole(path, content.getvalue())
+    return returns
 
 
 def learn(folder: Path, scenario: str = "LBF4", seed: int = 0) -> None:
@@ -91,23 +96,33 @@ def learn(folder: Path, scenario: str = "LBF4", seed: int = 0) -> None:
     alone.run()
     ours, theirs = (cross_returns(setup, net, groups, setup.phase_seed(1_001)) for net in (ego, alone.learner.net))
     behaviours = watch_self_play(setup.world, groups, 32, setup.phase_seed(1_000), setup.device)
-    print(f"\n{'group':8}{'outcome':16}{'self-play':>10}{'our ego':>10}{'self-play agent':>24}")
+    show(f"\n{'group':8}{'outcome':16}{'self-play':>10}{'our ego':>10}{'self-play agent':>24}")
     for k, (name, behaviour) in enumerate(zip(finished.result.names, behaviours, strict=True)):
         head = meta_test(setup, ego, Stack.gather([(groups, k)]), setup.phase_seed(1_002, k))
         figures = f"{np.mean(behaviour.returns):10.2f}{ours[head, k]:10.2f}{theirs[0, k]:24.2f}"
-        print(f"{name:8}{behaviour.outcome:16}{figures}")
+        show(f"{name:8}{behaviour.outcome:16}{figures}")
     found = sorted({behaviour.outcome for behaviour in behaviours if behaviour.outcome})
-    print(f"\ndifferent outcomes: {len(found)} ({', '.join(found)})")
-    print(
+    show(f"\ndifferent outcomes: {len(found)} ({', '.join(found)})")
+    show(
         f"mean returns; our ego has {ego.n_heads} heads, and chose one in {4 * ego.n_heads} other episodes with each group"
     )
 
 
 def main(gif: str | Path, episodes: int = 256) -> None:
     """Print the table and write the animated GIF."""
-    print(f"{'scenario':10}{'scripted teammate':20}{'self-play':>14}{'with a random ego':>20}")
+    show(f"{'scenario':10}{'scripted teammate':20}{'self-play':>14}{'with a random ego':>20}")
     for name, script, matched, mixed in table(episodes):
-        print(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
-    print(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
+        show(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
+    show(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
     count = film("SMAC1", PAIRS["SMAC1"], gif)
-    print(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")
+    show(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")
+    picture = Path(gif).with_suffix(".png")
+    found = ", ".join(f"{value:g}" for value in meetings(picture))
+    show(f"wrote {picture}: the trained ego's first episode with the teammate of each corner on LBF4; returns {found}")
+
+
+def what_next() -> None:
+    """Print what to try after the demonstration."""
+    show("\nTry next:")
+    for command, about in NEXT.items():
+        show(f"  {command:56}{about}")

@@ -6,24 +6,33 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, new_file, positive, seed
+from macop_aht.cli.options import Commands, add_workers, new_file, positive, seed
+from macop_aht.util import show
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from macop_aht.evaluation.agents import BundleOptions, load_agents, scenario_of
+    from macop_aht.evaluation.agents import BundleOptions, load_agents, scenario_of, usual_teammates
     from macop_aht.evaluation.evaluate import evaluate, table
     from macop_aht.evaluation.rows import write_rows
     from macop_aht.scenarios import build
 
     scenario = arguments.scenario or scenario_of(arguments.agents)
     options = BundleOptions(arguments.selector, arguments.budget)
-    agents = load_agents(arguments.agents, build(scenario), scenario, options)
+    world = build(scenario)
+    agents = load_agents(arguments.agents, world, scenario, options)
     rows = [
         row
         for agent in agents
-        for row in evaluate(agent, scenario, arguments.teammates, arguments.episodes, arguments.seen, arguments.seed)
+        for row in evaluate(
+            agent,
+            scenario,
+            arguments.teammates or usual_teammates(world),
+            arguments.episodes,
+            arguments.seen,
+            arguments.seed,
+        )
     ]
-    print(table(rows))
+    show(table(rows))
     if arguments.csv:
         write_rows(rows, arguments.csv)
     if arguments.html:
@@ -38,8 +47,8 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     found = compare(read_rows(Path(arguments.first)), read_rows(Path(arguments.second)))
     chance = "no difference to test" if found.p is None else f"p = {found.p:.3f} (Wilcoxon, paired by teammate)"
-    print(f"{found.teammates} teammates in common: {found.first:.3f} and {found.second:.3f}")
-    print(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
+    show(f"{found.teammates} teammates in common: {found.first:.3f} and {found.second:.3f}")
+    show(f"the second is {found.difference:+.3f}, better with {found.better}, worse with {found.worse}; {chance}")
 
 
 def _crossplay(arguments: argparse.Namespace) -> None:
@@ -51,12 +60,12 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     policies = [policy for spec in arguments.policies for policy in resolve(spec, world, arguments.scenario)]
     returns = crossplay.matrix(world, policies, arguments.episodes, arguments.seed)
     names = [policy.name.removeprefix("scripted:").removeprefix("zoo:") for policy in policies]
-    print(crossplay.summary(returns))
+    show(crossplay.summary(returns))
     title = f"{arguments.scenario}: ego in the row, teammate in the column"
     written = crossplay.write(returns, names, title, arguments.out)
-    print(f"wrote {', '.join(map(str, written))}")
+    show(f"wrote {', '.join(map(str, written))}")
     if len(written) == 1:
-        print("no plot was written, which needs matplotlib: pip install 'macop-aht[report]'")
+        show("no plot was written, which needs matplotlib: pip install 'macop-aht[report]'")
 
 
 def _pool(arguments: argparse.Namespace) -> None:
@@ -90,8 +99,7 @@ def add_evaluate(commands: Commands, words: Sequence[str]) -> None:
         "--teammates",
         nargs="+",
         metavar="TEAMMATE",
-        default=["zoo:test", "scripted"],
-        help="teammates to play with, as for teammate= (default: zoo:test scripted)",
+        help="teammates to play with, as for teammate= (default: zoo:test, and scripted where there are scripts)",
     )
     parser.add_argument(
         "--seen",
@@ -123,6 +131,7 @@ def add_evaluate(commands: Commands, words: Sequence[str]) -> None:
     )
     parser.add_argument("--csv", type=new_file, metavar="FILE", help="CSV file to write, with a row per episode")
     parser.add_argument("--html", type=new_file, metavar="FILE", help="HTML page to write, with the table and plots")
+    add_workers(parser)
     parser.set_defaults(run=_evaluate)
 
 
@@ -163,6 +172,7 @@ def add_crossplay(commands: Commands, words: Sequence[str]) -> None:
         metavar="OUT",
         help="path without extension: writes OUT.csv and, where matplotlib is installed, OUT.png (default: %(default)s)",
     )
+    add_workers(parser)
     parser.set_defaults(run=_crossplay)
 
 
@@ -201,4 +211,5 @@ def add_pool(commands: Commands, words: Sequence[str]) -> None:
         default="auto",
         help="auto (CUDA if available, else the CPU), cpu, cuda or cuda:NUMBER (default: %(default)s)",
     )
+    add_workers(parser)
     parser.set_defaults(run=_pool)

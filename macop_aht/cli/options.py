@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from macop_aht.config import LARGEST
+from macop_aht.util import plain
+
+MOST = 10**7  # of things that are counted, such as episodes
 Commands = Any  # argparse's subparsers; their type has no name outside of it
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are safe to print."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(plain(message, 500))
+
+
 def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    """Return a number of things, at least 1."""
+    return _whole(text, 1, MOST)
 
 
 def seed(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
+    """Return a seed, or another whole number of at least 0."""
+    return _whole(text, 0, LARGEST)
+
+
+def number(text: str) -> float:
+    """Return a finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number of at least 0")
+    return value
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdigit() and len(digits) <= len(str(most)) and least <= int(digits) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least} and at most {most}")
+    return int(digits)
 
 
 def new_file(text: str) -> Path:
@@ -30,10 +58,22 @@ def new_file(text: str) -> Path:
     return path
 
 
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the option for processes that step a user's environments."""
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="number of processes that step the environments, at least 1, if these are not the suite's own (default: 1)",
+    )
+
+
 def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) -> None:
     """Add the options of all commands that train. `from_file`: a file may give the scenario and the seed."""
     file_or = "that of --config, else " if from_file else ""
-    about = "name of a scenario, such as LBF4" + (" (may be left out with --config)" if from_file else "")
+    about = "name of a scenario, such as LBF4, or MODULE:FUNCTION that makes an environment" + (
+        " (may be left out with --config)" if from_file else ""
+    )
     parser.add_argument("scenario", nargs="?" if from_file else None, help=about)
     parser.add_argument(
         "--out", required=True, metavar="RUN", help="folder of the run; it must not hold a run, except with --resume"
@@ -57,6 +97,7 @@ def add_run_options(parser: argparse.ArgumentParser, from_file: bool = False) ->
         metavar="N",
         help=f"number of CPU threads, at least 1 (default: {file_or}2, or 1 on one core)",
     )
+    add_workers(parser)
 
 
 FIRST = (  # the settings that people change, by the last word of their paths

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from macop_aht.cli.options import Commands, add_settings, apply_settings, positive
+from macop_aht.cli.options import Commands, add_settings, add_workers, apply_settings, positive
+from macop_aht.util import show
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -17,15 +18,16 @@ def _export(arguments: argparse.Namespace) -> None:
 
     use_threads(default_threads())
     export(Path(arguments.run_folder), Path(arguments.out), apply_settings(ExportConfig(), arguments))
-    print(f"wrote {arguments.out}")
+    show(f"wrote {arguments.out}")
 
 
 def _zoo_list(arguments: argparse.Namespace) -> None:
     from macop_aht import zoo
 
-    print(f"{'name':16}{'split':12}{'self-play':>10}{'best response':>15}  outcomes")
-    for card in zoo.cards(arguments.scenario, arguments.zoo).values():
-        print(
+    cards = zoo.cards(arguments.scenario, arguments.zoo)
+    show(f"{'name':16}{'split':12}{'self-play':>10}{'best response':>15}  outcomes")
+    for card in cards.values():
+        show(
             f"{card.name:16}{card.split:12}{card.self_play:10.2f}{card.best_response:15.2f}  {', '.join(card.outcomes)}"
         )
 
@@ -40,9 +42,9 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
     what = Addition(arguments.split, arguments.most, arguments.least, arguments.replace)
     cards = add(Path(arguments.run_folder), target, what)
     if not cards:
-        print("nothing was added: the run has no group that is new and reaches --least")
+        show("nothing was added: the run has no group that is new and reaches --least")
     for card in cards:
-        print(
+        show(
             f"{card.name}: self-play {card.self_play:.2f}, {', '.join(card.outcomes) or 'no outcome'} ({card.precision})"
         )
 
@@ -50,23 +52,27 @@ def _zoo_add(arguments: argparse.Namespace) -> None:
 def _zoo_verify(arguments: argparse.Namespace) -> None:
     from macop_aht import paths
     from macop_aht.evaluation.curation import verify
-    from macop_aht.scenarios import SCENARIOS
+    from macop_aht.scenarios import find
+    from macop_aht.zoo.cards import INDEX
 
-    target, wrong = paths.find("zoo", arguments.zoo), 0
-    asked = arguments.scenarios or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
-    strangers = [name for name in asked if name not in SCENARIOS]
-    if strangers:
-        raise ValueError(
-            f"{', '.join(strangers)} in {target}: no such scenario; one of your own is registered by "
-            "macop --import MODULE zoo verify"
-        )
+    target = paths.find("zoo", arguments.zoo)
+    asked = [find(name).name if ":" in name else name for name in arguments.scenarios]
+    asked = asked or sorted(path.name for path in target.glob("[!._]*") if path.is_dir())
     if not asked:
         raise ValueError(f"there is nothing to verify in {target}; name another folder with --zoo")
+    wrong, unread = 0, []
     for scenario, name, complaint in verify(target, asked):
-        wrong += bool(complaint)
-        print(f"{scenario} {name}: {complaint or 'as its card says'}")
-    if wrong:
-        raise ValueError(f"{wrong} groups are not as their cards say")
+        show(f"{scenario} {name}: {complaint or 'as its card says'}")
+        if name == INDEX:
+            unread.append(scenario)
+        else:
+            wrong += bool(complaint)
+    problems = [f"{wrong} groups are not as their cards say"] if wrong else []
+    if unread:
+        about = "a scenario of your own is registered by macop --import MODULE zoo verify"
+        problems.append(f"there is no telling of {', '.join(unread)} in {target}; {about}")
+    if problems:
+        raise ValueError("; ".join(problems))
 
 
 def add_export(commands: Commands, words: Sequence[str]) -> None:
@@ -80,6 +86,7 @@ def add_export(commands: Commands, words: Sequence[str]) -> None:
         from macop_aht.export.config import ExportConfig
 
         add_settings(parser, ExportConfig)
+    add_workers(parser)
     parser.set_defaults(run=_export)
 
 
@@ -100,9 +107,8 @@ def add_zoo(commands: Commands, words: Sequence[str]) -> None:
     adding.add_argument(
         "--least",
         type=float,
-        default=0.0,
         metavar="X",
-        help="smallest self-play return of a group to add, at least 0 (default: %(default)s)",
+        help="smallest self-play return of a group to add (default: any)",
     )
     adding.add_argument(
         "--replace", action="store_true", help="replace the groups of the same method and seed that are in the zoo"

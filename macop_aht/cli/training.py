@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from macop_aht.cli.bar import Bar
-from macop_aht.cli.options import Commands, add_run_options, add_settings, apply_settings, seed
+from macop_aht.cli.options import Commands, add_run_options, add_settings, apply_settings, number, seed
+from macop_aht.util import show
 
 EXAMPLE = "LBF4"  # whose defaults the help shows where no scenario is given
 
@@ -26,10 +27,11 @@ def _selfplay(arguments: argparse.Namespace) -> None:
             run, Path(arguments.out), arguments.resume, arguments.device, arguments.checkpoint_every, bar.show, bar.say
         )
     for team, value in enumerate(result.returns):
-        print(f"team {team}: greedy self-play return {value:.2f}")
+        show(f"team {team}: greedy self-play return {value:.2f}")
 
 
 def _train(arguments: argparse.Namespace) -> None:
+    from macop_aht.config import of_file
     from macop_aht.learner.device import default_threads
     from macop_aht.methods.registry import MethodRun, RunFile, find, settings_by_file
     from macop_aht.methods.training import check_groups, train
@@ -39,13 +41,15 @@ def _train(arguments: argparse.Namespace) -> None:
     if not scenario:
         raise ValueError("name a scenario, such as LBF4, or a file that does with --config FILE.toml")
     named = arguments.preset or find(method).preset
-    config = apply_settings(settings_by_file(file, scenario, method, named), arguments)
+    with of_file(arguments.config) if arguments.config else nullcontext():
+        settings = settings_by_file(file, scenario, method, named)
+    config = apply_settings(settings, arguments)
     threads = arguments.threads or file.threads or default_threads()
     run = MethodRun(scenario, method, file.seed if arguments.seed is None else arguments.seed, threads, config)
     check_groups(run, Path(arguments.out))
     with Bar(find(method).steps(config), whole_run=True) as bar:
         finished = train(run, Path(arguments.out), arguments.resume, arguments.device, bar.say, bar.show_status)
-    print(finished.text)
+    show(finished.text)
 
 
 def _sequence(arguments: argparse.Namespace) -> None:
@@ -53,7 +57,7 @@ def _sequence(arguments: argparse.Namespace) -> None:
 
     folders = [Path(folder) for folder in arguments.run_folders]
     names = sequence.make(folders, arguments.length, arguments.seed, Path(arguments.out))
-    print(f"wrote {arguments.out}, a sequence of {len(names)} groups: {', '.join(names)}")
+    show(f"wrote {arguments.out}, a sequence of {len(names)} groups: {', '.join(names)}")
 
 
 def add_selfplay(commands: Commands, words: Sequence[str]) -> None:
@@ -61,7 +65,7 @@ def add_selfplay(commands: Commands, words: Sequence[str]) -> None:
     add_run_options(parser)
     parser.add_argument(
         "--checkpoint-every",
-        type=float,
+        type=number,
         default=60.0,
         metavar="SECONDS",
         help="shortest time between two checkpoints, in seconds; 0: one after every step (default: %(default)s)",
@@ -106,7 +110,7 @@ def add_sequence(commands: Commands, words: Sequence[str]) -> None:
     parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of finished runs of one scenario")
     parser.add_argument(
         "--length",
-        type=int,
+        type=seed,
         metavar="N",
         default=10,
         help="number of groups in the sequence, at least 2; 0: all (default: %(default)s)",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.policies import resolve
 from macop_aht.policies.population import Population
 from macop_aht.scenarios import Family, Scenario, build_with
-from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.batch import make_batch
 from macop_aht.scenarios.spec import World
 from macop_aht.util import hint
 
@@ -33,7 +34,7 @@ class Game:
         changes: dict[str, Any],
     ) -> None:
         self.world: World = build_with(scenario, changes, also=ARGUMENTS)
-        self.batch = Batch(self.world, size)
+        self.batch = make_batch(self.world, size)
         name = scenario if isinstance(scenario, str) else getattr(scenario, "name", "")
         self.population = Population(resolve(teammate, self.world, name), self.batch, episodes_per_teammate)
         self.action = np.zeros((size, self.world.n_agents), dtype=np.int64)
@@ -49,10 +50,9 @@ class Game:
 
         This call comes first, so that a mistake in the options changes nothing.
         """
-        if not options:
-            return None
-        warn_of_unknown(options, OPTIONS)
-        wanted = options.get("teammate")
+        given = checked_options(options)
+        warn_of_unknown(given, OPTIONS)
+        wanted = given.get("teammate")
         return None if wanted is None else self.population.index(wanted)
 
     def reset(self, rows: np.ndarray, chosen: int | None = None) -> None:
@@ -69,7 +69,14 @@ class Game:
         self.batch.step(self.action)
 
 
-def warn_of_unknown(options: dict[str, Any], known: tuple[str, ...]) -> None:
+def checked_options(options: Any) -> Mapping[str, Any]:
+    """Return the options of `reset`, none for None. Raises `TypeError` unless they are a dictionary."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options is {options!r}; give a dictionary, such as {{'teammate': 'nearest'}}")
+    return options or {}
+
+
+def warn_of_unknown(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
     """Warn of every reset option that is not known."""
     for name in set(options) - set(known):
         told = hint(name, known) if known else "none are known here"
@@ -81,6 +88,15 @@ def checked_seed(seed: Any) -> int:
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed is {seed!r}; give a whole number, 0 or more")
     return int(seed)
+
+
+def with_limit(spec: Any, world: World) -> Any:
+    """Return a Gymnasium spec that says after how many steps the world truncates an episode."""
+    if spec is None:
+        return None
+    changed = copy.copy(spec)
+    changed.max_episode_steps = world.limit
+    return changed
 
 
 def spaces_of(world: World) -> tuple[spaces.Box, spaces.Discrete | spaces.MultiDiscrete]:

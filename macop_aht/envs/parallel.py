@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from macop_aht.envs.game import checked_action, checked_seed, warn_of_unknown
 from macop_aht.scenarios import Family, Scenario, build_with
-from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.batch import make_batch
 from macop_aht.scenarios.drawing import Screen
 from macop_aht.util import hint
 
@@ -66,16 +66,21 @@ class MacopParallelEnv(ParallelEnv):
                 "parallel_env takes no teammate: every agent of the team is yours. gym.make has teammates inside"
             )
         self.world, self.render_mode = build_with(scenario, changes, also=("render_mode",)), render_mode
-        self._batch = Batch(self.world, 1)
+        self._batch = make_batch(self.world, 1)
         self.possible_agents = [f"agent_{i}" for i in range(self.world.n_agents)]
         self.agents: list[str] = []
         low, high = self.world.bounds
         self.observation_spaces = {agent: spaces.Box(low, high, dtype=np.float32) for agent in self.possible_agents}
         self.action_spaces = {agent: spaces.Discrete(len(self.world.actions)) for agent in self.possible_agents}
-        bound = np.full(self.world.state_dim, np.inf, dtype=np.float32)
-        self.state_space = spaces.Box(-bound, bound, dtype=np.float32)
+        self.state_space = spaces.Box(*self.world.global_bounds, dtype=np.float32)
         self._action = np.zeros((1, self.world.n_agents), dtype=np.int64)
+        self.np_random = np.random.default_rng(0)  # nothing here uses it; wrappers do, such as SuperSuit's frame_skip
         self._seeded = False
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Return after how many steps an episode is truncated."""
+        return self.world.limit
 
     def observation_space(self, agent: str) -> spaces.Box:
         return self.observation_spaces[agent]
@@ -91,7 +96,7 @@ class MacopParallelEnv(ParallelEnv):
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
         if seed is not None:
             self._batch.seed([checked_seed(seed)])
-            self._seeded = True
+            self.np_random, self._seeded = np.random.default_rng(seed), True
         self._batch.reset()
         self.agents = list(self.possible_agents)
         if self.render_mode == "human":
@@ -101,6 +106,8 @@ class MacopParallelEnv(ParallelEnv):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        if not self.agents and self._seeded and not actions:  # as PettingZoo's wrappers do where all have left
+            return {}, {}, {}, {}, {}
         if not self.agents:
             raise RuntimeError("the episode is over, or none has begun: call reset() before step()")
         for name in actions:
@@ -112,7 +119,7 @@ class MacopParallelEnv(ParallelEnv):
         for i, agent in enumerate(self.agents):
             self._action[0, i] = checked_action(actions[agent], (), len(self.world.actions))
         self._batch.step(self._action)
-        reward = float(self._batch.reward[0])
+        reward = float(self._batch.shaped[0])
         terminated, truncated = bool(self._batch.terminated[0]), bool(self._batch.truncated[0])
         if self.render_mode == "human":
             self.render()

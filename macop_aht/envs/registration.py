@@ -45,16 +45,14 @@ def register(name: str, family: Family, about: str = "") -> str:
     """
     from macop_aht.scenarios import SCENARIOS, Scenario
 
-    if not name.isidentifier():
-        raise ValueError(
-            f"scenario name {name!r}: allowed are letters, digits and underscores, and no digit at first, as in 'LBF9'"
-        )
+    if not f"_{name}".isidentifier() or not name:
+        raise ValueError(f"scenario name {name!r}: allowed are letters, digits and underscores, as in 'LBF9'")
     if name in SCENARIOS and SCENARIOS[name].family != family:
         raise ValueError(f"scenario {name!r} exists already with other parameters; choose another name")
     if isinstance(family, type) or not callable(getattr(family, "build", None)):
         raise TypeError(
             f"family is {family!r}; give parameters such as LevelBasedForaging(...), PredatorPrey(...), "
-            "CooperativeNavigation(...) or Combat(...)"
+            "CooperativeNavigation(...) or Combat(...), or External(make=...) for an environment of yours"
         )
     if name not in SCENARIOS:
         SCENARIOS[name] = Scenario(name, family, about or (type(family).__doc__ or "").split("\n")[0])

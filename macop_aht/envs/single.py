@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from macop_aht.envs.game import Game, checked_action
+from macop_aht.envs.game import Game, checked_action, with_limit
 from macop_aht.scenarios import Family, Scenario, World
 from macop_aht.scenarios.drawing import Screen
 
@@ -61,9 +61,8 @@ class MacopEnv(gymnasium.Env):
     - `options={"teammate": NAME}` chooses from the population, by name or number.
 
     ### Episode end
-    An episode terminates as the scenario says. It is truncated at the scenario's limit,
-    `env.unwrapped.world.limit`. The environment counts the steps itself, so
-    `env.spec.max_episode_steps` is None.
+    An episode terminates as the scenario says. It is truncated at the scenario's limit, which is
+    `env.spec.max_episode_steps`. The environment counts the steps itself, without a wrapper.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - declared so by the base
@@ -86,6 +85,16 @@ class MacopEnv(gymnasium.Env):
         self._m, self._n_actions = self.world.controllable, len(self.world.actions)
         self._row = np.ones(1, dtype=np.bool_)
         self._seeded, self._over = False, True
+        self._spec: Any = None
+
+    @property
+    def spec(self) -> Any:
+        """What `gymnasium.make` has made this of, with the scenario's limit as `max_episode_steps`."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: Any) -> None:
+        self._spec = with_limit(spec, self.world)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -116,7 +125,7 @@ class MacopEnv(gymnasium.Env):
         self._over = terminated or truncated
         if self.render_mode == "human":
             self.render()
-        return self._observation(), float(batch.reward[0]), terminated, truncated, self._info()
+        return self._observation(), float(batch.shaped[0]), terminated, truncated, self._info()
 
     def action_masks(self) -> Any:
         """Return the mask of available actions: int8 (A,), or a tuple of masks with several controllable agents."""

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from macop_aht.envs.game import Game, checked_action, checked_seed
+from macop_aht.envs.game import Game, checked_action, checked_options, checked_seed, with_limit
 from macop_aht.scenarios import Family, Scenario, World
 from macop_aht.scenarios.drawing import Screen
 
@@ -37,12 +37,16 @@ class MacopVectorEnv(VectorEnv):
     |---|---|
     | `"NextStep"` | in the step after the end, which ignores the action and returns the first observation |
     | `"SameStep"` | at once; `infos["final_obs"]` and `infos["final_info"]` have the end of the last one |
+    | `"Disabled"` | when you reset the environments that are over, with `options={"reset_mask": over}` |
 
     ### Infos
     | key | type | meaning |
     |---|---|---|
-    | `action_mask` | int8 (B,A) | 1 for an available action; (B,m,A) with m > 1 controllable agents |
+    | `action_mask` | int8 (B,A) | 1 for an available action |
     | `teammate` | (B,) | names of the teammates that play |
+
+    With m > 1 controllable agents, `action_mask` is an object array (B,) of tuples of m masks, as in
+    Gymnasium's own vector environments. `action_masks()` returns int8 (B,m,A).
 
     ### Reset
     `reset(options={"teammate": NAME})` chooses the teammate of all environments. Each of them draws a
@@ -76,12 +80,22 @@ class MacopVectorEnv(VectorEnv):
         self._shape = (num_envs,) if self._m == 1 else (num_envs, self._m)
         self._all = np.ones(num_envs, dtype=np.bool_)
         self._over = np.ones(num_envs, dtype=np.bool_)
+        self._spec: Any = None
         self._begun, self._next_step = False, self.autoreset_mode == AutoresetMode.NEXT_STEP
+
+    @property
+    def spec(self) -> Any:
+        """What `gymnasium.make_vec` has made this of, with the scenario's limit as `max_episode_steps`."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: Any) -> None:
+        self._spec = with_limit(spec, self.world)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        options = dict(options or {})
+        options = dict(checked_options(options))
         rows = self._reset_mask(options.pop("reset_mask", None))
         chosen = self._game.chosen(options)
         self._seed(seed, rows)
@@ -131,16 +145,21 @@ class MacopVectorEnv(VectorEnv):
         checked = checked_action(actions, self._shape, self._n_actions)
         game.action[:, : self._m] = checked.reshape(self.num_envs, self._m)
         infos: dict[str, Any] = {}
+        if self.autoreset_mode == AutoresetMode.DISABLED and self._over.any():
+            raise RuntimeError(
+                f"the episodes in environments {np.flatnonzero(self._over).tolist()} are over; with autoreset_mode 'Disabled', "
+                'reset them with reset(options={"reset_mask": …}) before step()'
+            )
         if self._next_step and self._over.any():
             game.step(playing=~self._over)
             game.reset(self._over)
-            for array in (batch.reward, batch.terminated, batch.truncated):
+            for array in (batch.reward, batch.shaped, batch.terminated, batch.truncated):
                 array[self._over] = 0
         else:
             game.step()
-        rewards, terminations, truncations = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        rewards, terminations, truncations = batch.shaped.copy(), batch.terminated.copy(), batch.truncated.copy()
         self._over = terminations | truncations
-        if not self._next_step and self._over.any():
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._over.any():
             infos = self._final_infos()
             game.reset(self._over)
         infos.update(self._infos(self._all))
@@ -161,7 +180,10 @@ class MacopVectorEnv(VectorEnv):
     def _infos(self, rows: np.ndarray) -> dict[str, Any]:
         """Return masks, teammates and the world's infos, with Gymnasium's `_key` arrays that say where they are valid."""
         population = self._game.population
-        found = {"action_mask": self.action_masks(), "teammate": population.names[population.who]}
+        masks = self.action_masks()
+        if self._m > 1:
+            masks = _tuples(masks)
+        found = {"action_mask": masks, "teammate": population.names[population.who]}
         found |= self.world.info(self._game.batch.state)
         return found | {f"_{name}": rows.copy() for name in found}
 
@@ -187,8 +209,16 @@ class MacopVectorEnv(VectorEnv):
         )
 
 
+def _tuples(masks: np.ndarray) -> np.ndarray:
+    """Return masks (B,m,A) as an object array (B,) of tuples, as Gymnasium gathers those of single environments."""
+    found = np.full(len(masks), None, dtype=object)
+    for b, own in enumerate(masks):
+        found[b] = tuple(own)
+    return found
+
+
 def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
-    allowed = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+    allowed = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
     for candidate in allowed:
         if mode in (candidate, candidate.value, candidate.name):
             return candidate

@@ -15,7 +15,7 @@ import numpy as np
 
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios import streams
-from macop_aht.scenarios.batch import Batch
+from macop_aht.scenarios.batch import make_batch
 from macop_aht.scenarios.spec import World
 
 
@@ -24,7 +24,7 @@ class Lockstep:
 
     def __init__(self, world: World, seeds: Sequence[int]) -> None:
         """One environment for every seed."""
-        self.world, self.batch = world, Batch(world, len(seeds))
+        self.world, self.batch = world, make_batch(world, len(seeds))
         self.batch.seed(seeds)
         self.action = np.zeros((len(seeds), world.n_agents), dtype=np.int64)
         self.last_action = np.full_like(self.action, -1)  # -1 where an episode has just begun
@@ -123,10 +123,11 @@ def run(
     """
     everywhere, done = np.ones(play.size, dtype=np.bool_), np.zeros(play.size, dtype=np.int64)
     found = Episodes.empty(play.size, episodes)
-    play.running[:] = True
-    _begin(play, seats, everywhere)
+    waiting = everywhere & (np.arange(play.size) >= (play.batch.most or play.size))  # environments that begin later
+    play.running[:] = ~waiting
+    _begin(play, seats, ~waiting)
     while (done < episodes).any() and not until():
-        counted = done < episodes
+        counted = (done < episodes) & ~waiting
         for seat in seats:
             seat.act(play)
         for hook in hooks:
@@ -134,6 +135,10 @@ def run(
         over = play.step() & play.running
         for hook in hooks:
             hook.stepped(play, counted)
+        if play.batch.void.any():
+            void = over & play.batch.void
+            over &= ~void
+            _begin(play, seats, void)  # as if they had not been
         if over.any():
             counted = over & counted
             found.note(play, counted, done)
@@ -142,11 +147,25 @@ def run(
                 seat.end(play, over)
             for hook in hooks:
                 hook.ended(play, counted)
-            if episodes > 1:
+            if waiting.any():
+                _relieve(play, seats, over, done >= episodes, waiting)
+            elif episodes > 1:
                 _begin(play, seats, over)
             else:
                 play.running &= ~over
     return found
+
+
+def _relieve(play: Lockstep, seats: Sequence[Seats], over: np.ndarray, ready: np.ndarray, waiting: np.ndarray) -> None:
+    """Begin as many of the waiting environments as others are ready; where more episodes are to be played, begin the next."""
+    relieved = over & ready
+    first = np.flatnonzero(waiting)[: relieved.sum()]
+    begin = over & ~ready
+    begin[first] = True
+    waiting[first] = False
+    play.running &= ~relieved
+    play.running |= begin
+    _begin(play, seats, begin)
 
 
 def _begin(play: Lockstep, seats: Sequence[Seats], rows: np.ndarray) -> None:

@@ -22,14 +22,18 @@ from macop_aht.policies import resolve
 from macop_aht.policies.adapters import as_policy
 from macop_aht.policies.prefixes import prefixes
 from macop_aht.runs.records import holds_run
-from macop_aht.scenarios import build
+from macop_aht.scenarios import SCENARIOS, build
 from macop_aht.scenarios.spec import World
 
-TEAMMATES = ("zoo:test", "scripted")  # the default of an evaluation
 ALGORITHMS = ("PPO", "A2C", "DQN")
 ALLOWED = (
     "the FOLDER of an ego bundle, scripted:NAME, random, FILE.onnx, FILE.zip of Stable-Baselines3, or MODULE:FACTORY"
 )
+
+
+def usual_teammates(world: World) -> list[str]:
+    """Return the teammates of an evaluation that names none: the zoo's test split, and the world's scripts."""
+    return ["zoo:test", *(["scripted"] if world.scripts else [])]
 
 
 def scenario_of(texts: Sequence[str]) -> str:
@@ -38,6 +42,12 @@ def scenario_of(texts: Sequence[str]) -> str:
     if not told:
         raise ValueError(
             f"{', '.join(texts)}: not a bundle, so the scenario is unknown; name it, such as --scenario LBF4"
+        )
+    if (
+        ":" in told[0] and re.sub(r"\W", "_", told[0]) not in SCENARIOS
+    ):  # a bundle from elsewhere imports nothing unasked
+        raise ValueError(
+            f"{texts[0]} plays {told[0]}, an environment that a module of yours makes; confirm it with --scenario {told[0]}"
         )
     return told[0]
 
@@ -79,7 +89,7 @@ def load_agents(
 def evaluate(
     agent: Any,
     scenario: str | None = None,
-    teammates: Sequence[str] = TEAMMATES,
+    teammates: Sequence[str] = (),
     episodes: int = 32,
     seen: Sequence[str] = (),
     options: BundleOptions = BundleOptions(),
@@ -89,7 +99,8 @@ def evaluate(
 
     `agent` is what `macop evaluate` takes (a bundle's folder or shipped name, scripted:NAME, FILE.onnx, FILE.zip,
     MODULE:FACTORY), a policy, a callable `(obs, mask) -> action`, or a Stable-Baselines3 model. `scenario` may be left out for a
-    bundle. `teammates` and `seen`, those that it was trained with, are teammate specs. `episodes` are per teammate. `options` say
+    bundle. `teammates` (default: the zoo's test split and the scenario's scripts) and `seen`, those that it was trained with, are
+    teammate specs. `episodes` are per teammate. `options` say
     how a bundle chooses its heads.
     """
     if isinstance(agent, (str, Path)):
@@ -102,7 +113,8 @@ def evaluate(
         trained = callable(getattr(agent, "predict", None)) and not callable(getattr(agent, "act", None))
         player: Ego = _Trained(agent, world) if trained else as_policy(agent)
         loaded = Agent(str(getattr(player, "name", type(agent).__name__)), player)
-    return evaluate_agent(loaded, scenario, teammates, episodes, seen, seed)
+    chosen = teammates or usual_teammates(build(scenario))
+    return evaluate_agent(loaded, scenario, chosen, episodes, seen, seed)
 
 
 def load_agent(text: str, world: World, scenario: str) -> Ego:
@@ -175,6 +187,6 @@ def _made(module: str, factory: str, world: World) -> object:
     """What `factory(world)` in that module returns."""
     try:
         make = getattr(paths.module(module), factory)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise ValueError(f"there is no agent {module}:{factory} ({error}); allowed are {ALLOWED}") from error
     return make(world)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from macop_aht.deploy.files import read_manifest
-from macop_aht.deploy.manifest import RunGroups
+from macop_aht.deploy.manifest import Manifest, RunGroups
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import play
 from macop_aht.episodes.runner import Episodes, Lockstep, Seats
@@ -57,6 +57,11 @@ class Bundle:
         return EgoAgent.load(self.folder, self.selector, teams, self.budget)
 
     @property
+    def manifest(self) -> Manifest:
+        """Return what the bundle says of itself."""
+        return read_manifest(self.folder)
+
+    @property
     def met(self) -> set[str]:
         """Return the hashes of the zoo's files that hold groups of its run."""
         return {digest for files in self._groups.sha256.values() for digest in files}
@@ -68,7 +73,7 @@ class Bundle:
 
     @property
     def _groups(self) -> RunGroups:
-        return read_manifest(self.folder).groups or RunGroups("", (), {})
+        return self.manifest.groups or RunGroups("", (), {})
 
     def meet(
         self, world: World, teammates: Sequence[Policy], seed: int

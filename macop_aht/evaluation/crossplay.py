@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from macop_aht.episodes.matches import play
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios.spec import World
+from macop_aht.util import write_csv
 
 
 def matrix(world: World, policies: Sequence[Policy], episodes: int, seed: int = 0) -> np.ndarray:
@@ -29,10 +29,8 @@ def summary(returns: np.ndarray) -> str:
 def write(returns: np.ndarray, names: Sequence[str], title: str, out: Path) -> list[Path]:
     """Write OUT.csv, and OUT.png where matplotlib is installed; return the files that were written."""
     written = [Path(f"{out}.csv")]
-    with open(written[0], "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(
-            [["ego", *names], *([name, *row] for name, row in zip(names, returns.tolist(), strict=True))]
-        )
+    lines = [["ego", *names], *([name, *row] for name, row in zip(names, returns.tolist(), strict=True))]
+    write_csv(written[0], lines)
     if find_spec("matplotlib"):
         from macop_aht import plots
 

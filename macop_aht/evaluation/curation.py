@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,10 @@ from macop_aht.onnx import write
 from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.policies.protocol import Array, Decision
 from macop_aht.runs.lock import folder_lock
-from macop_aht.scenarios import build
+from macop_aht.scenarios import build, find
 from macop_aht.scenarios.spec import World
 from macop_aht.zoo import graphs, store
-from macop_aht.zoo.cards import Card, Split, generator_of
+from macop_aht.zoo.cards import INDEX, Card, Split, generator_of
 
 EPISODES = 100  # the number of episodes behind every figure on a card
 SEED = 77_000  # of these episodes
@@ -62,7 +63,7 @@ def read_run(folder: Path) -> Run:
     generator = generator_of(run.method)
     run.require_finished()
     groups = [Found(name, member_weights(group, 0)) for name, group in run.generated().items()]
-    return Run(run.scenario, generator, run.seed, run.settings_hash, groups)
+    return Run(find(run.scenario).name, generator, run.seed, run.settings_hash, groups)
 
 
 # --- Adding
@@ -74,12 +75,12 @@ class Addition:
 
     split: Split
     most: int | None = None  # at most so many groups
-    least: float = 0.0  # the self-play that a group must have
+    least: float | None = None  # the self-play that a group must have
     replace: bool = False  # whether the groups of the same generator and seed are removed, and their names used again
 
     def __post_init__(self) -> None:
-        if not self.least >= 0:
-            raise ValueError(f"least is {self.least}; it must be at least 0")
+        if self.least is not None and isnan(self.least):
+            raise ValueError(f"least is {self.least}; it must be a number")
 
 
 def add(folder: Path, target: Path, what: Addition) -> list[Card]:
@@ -112,7 +113,8 @@ def _with_added(
     """Return the cards of the zoo with those of the run's groups, and the groups that are new, by name."""
     world = build(run.scenario)
     candidates = [_candidate(run, group, world, target) for group in run.groups]
-    candidates = [candidate for candidate in candidates if candidate.card.self_play >= what.least]
+    if what.least is not None:
+        candidates = [candidate for candidate in candidates if candidate.card.self_play >= what.least]
     present = {name: _load(card, target) for name, card in cards.items()}  # of whatever generator and split
     chosen = without_duplicates(world, candidates, [*present.values()])[: what.most]
     names = (name for name in (f"{run.generator}/{k}" for k in count()) if name not in cards)
@@ -227,10 +229,9 @@ def _alike(world: World, one: Candidate, two: Candidate) -> bool:
     if min(agreement(world, one.policy, two.policy), agreement(world, two.policy, one.policy)) < AGREE:
         return False
     own = min(one.card.self_play, two.card.self_play)
+    enough = min(ALIKE * own, own / ALIKE)  # which of them is smaller depends on the sign
     ways = (one.policy, two.policy), (two.policy, one.policy)
-    return all(
-        play(world, ego, [teammate], EPISODES // 4, SEED).returns.mean() >= ALIKE * own for ego, teammate in ways
-    )
+    return all(play(world, ego, [teammate], EPISODES // 4, SEED).returns.mean() >= enough for ego, teammate in ways)
 
 
 # --- Best responses
@@ -271,11 +272,17 @@ def response(world: World, responder: OnnxPolicy, group: OnnxPolicy) -> float:
 def verify(target: Path, scenarios: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Give for every group: scenario, name, and what is wrong with its card, "" for nothing.
 
-    The file is checked and all figures are recomputed, the best response with the responder that the card names.
+    The file is checked and all figures are recomputed, the best response with the responder that the card names. Where the
+    scenario is unknown or its index cannot be read, that is told in place of its groups.
     """
     for scenario in scenarios:
+        try:
+            cards = zoo.cards(scenario, target)
+        except (ValueError, KeyError, OSError) as error:
+            yield scenario, INDEX, str(error.args[0] if isinstance(error, KeyError) else error)
+            continue
         world = build(scenario)
-        for name, card in zoo.cards(scenario, target).items():
+        for name, card in cards.items():
             yield scenario, name, _complaint(world, card, target)
 
 
@@ -285,7 +292,7 @@ def _complaint(world: World, card: Card, target: Path) -> str:
         self_play, outcomes = figures(world, group)
         best = response(world, responder, group)
     except (ValueError, KeyError, OSError) as error:
-        return str(error)
+        return str(error.args[0] if isinstance(error, KeyError) else error)
     if _off(self_play, card.self_play):
         return f"its self-play is {self_play:.3f}, the card says {card.self_play:.3f}"
     if outcomes[:1] != card.outcomes[:1]:

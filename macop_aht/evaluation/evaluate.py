@@ -8,19 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from macop_aht import zoo
+from macop_aht.config import LARGEST
 from macop_aht.episodes.matches import BATCH, Ego, play
 from macop_aht.episodes.runner import Episodes
 from macop_aht.evaluation.bundles import Bundle
+from macop_aht.evaluation.recordings import PERSON, person_rows
 from macop_aht.evaluation.rows import Row, episode_rows
 from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, signed_rank, worst_decile
 from macop_aht.paths import commit
 from macop_aht.policies import resolve
 from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios import build
+from macop_aht.scenarios.spec import require, whole
 from macop_aht.zoo.cards import method_of
 
 KNOWN = ("scripted:", "zoo:", "random")  # names that stand for one policy only
-TIERS = ("seen", "unseen", "unseen generator", "scripted", "other")
+TIERS = ("seen", "unseen", "unseen generator", "scripted", "person", "other")
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,18 @@ def evaluate(
     seed: int = 0,
     size: int = BATCH,
 ) -> list[Row]:
-    """Return a row per episode with every teammate that the specs name; `seen` are specs of those it was trained with."""
+    """Return a row per episode with every teammate that the specs name; `seen` are specs of those it was trained with.
+
+    A spec `person:FILE` names no teammate to play with: the recorded episodes of the bundle with a person are returned.
+
+    Raises `ValueError` where there are no teammates or episodes.
+    """
+    whole("episodes", episodes, 1)
+    whole("seed", seed, 0, LARGEST)
+    require(len(teammates) > 0, "there are no teammates; give at least one, such as 'scripted'")
     world = build(scenario)
+    persons = [spec for spec in teammates if str(spec).startswith(f"{PERSON}:")]
+    teammates = [spec for spec in teammates if spec not in persons]
     known: dict[str, Policy] = {}
     for teammate in (teammate for spec in teammates for teammate in resolve(spec, world, scenario)):
         if teammate.name in known and known[teammate.name] is not teammate and not teammate.name.startswith(KNOWN):
@@ -78,10 +91,19 @@ def evaluate(
         ]
 
     everyone = list(known.values())
+    recorded = [row for spec in persons for row in person_rows(spec, _bundle(agent, spec).manifest, common)]
+    if not everyone:
+        return recorded
     if not isinstance(agent.player, Bundle):
         return rows("test", play(world, agent.player, everyone, episodes, seed, size))
     choosing, chosen = agent.player.meet(world, everyone, seed)
-    return rows("selection", choosing) + rows("test", play(world, chosen, everyone, episodes, seed, size))
+    return rows("selection", choosing) + rows("test", play(world, chosen, everyone, episodes, seed, size)) + recorded
+
+
+def _bundle(agent: Agent, spec: str) -> Bundle:
+    if not isinstance(agent.player, Bundle):
+        raise ValueError(f"{spec} holds episodes of bundles; {agent.name} is none, so evaluate it with other teammates")
+    return agent.player
 
 
 def _plain(name: str) -> str:

@@ -28,6 +28,7 @@ from macop_aht.paths import commit
 from macop_aht.runs.folder import SEQUENCE, RunFolder, fingerprint
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
+from macop_aht.util import show
 
 AT_ONCE = 8_192  # environments
 Owner = tuple[str, int, str]  # a run's name and seed, and what it calls the group
@@ -145,7 +146,7 @@ def evaluate(
     out: Path,
     device: str = "auto",
     seed: int = 0,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = show,
     by_folder: bool = False,
 ) -> None:
     """Write the rows of all runs, which must be finished and of one scenario; the file is whole or not there."""

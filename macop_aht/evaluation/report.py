@@ -14,7 +14,8 @@ import numpy as np
 from macop_aht import plots
 from macop_aht.evaluation.evaluate import TIERS, lines
 from macop_aht.evaluation.rows import Row
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
+from macop_aht.util import write_whole
 
 RETURNS = ("mean", "interquartile mean", "over the best response", "worst tenth")
 STYLE = """
@@ -42,7 +43,7 @@ def write(rows: Sequence[Row], path: Path) -> None:
 <h2>Distribution of the returns</h2><img alt="share of teammates above a return" src="{_picture(_profile(rows))}">
 </body></html>
 """
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page)
 
 
 def _picture(figure: Any) -> str:
@@ -65,11 +66,8 @@ def _by_teammate(rows: Sequence[Row]) -> Any:
     """A bar for every teammate, the tiers in colours."""
     means = [(tier, name, mean) for tier in TIERS for name, mean in _means(rows, tier).items()]
     figure, axis = plots.pyplot().subplots(figsize=(9, 1 + 0.25 * len(means)))
-    colours = dict(
-        zip(
-            TIERS, (COLOURS["ego"], COLOURS["food"], COLOURS["mate"], COLOURS["landmark"], COLOURS["prey"]), strict=True
-        )
-    )
+    roles = ("ego", "food", "mate", "landmark", "shield", "prey")
+    colours = {tier: COLOURS[role] for tier, role in zip(TIERS, roles, strict=True)}
     for place, (tier, _, mean) in enumerate(means):
         axis.barh(place, mean, color=colours[tier])
     axis.set_yticks(range(len(means)), [f"{name} ({tier})" for tier, name, _ in means], fontsize=8)

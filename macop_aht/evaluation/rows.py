@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from macop_aht.episodes.runner import Episodes
+from macop_aht.util import whole_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +29,7 @@ class Row:
     scenario: str
     teammate: str
     generator: str = ""  # the method that has made the teammate; "" where none has
-    tier: str  # seen, unseen, unseen generator, scripted, other
+    tier: str  # seen, unseen, unseen generator, scripted, person, other
     stage: str  # test, or selection where the agent was still choosing its head
     episode: int = 0
     return_: float = 0.0  # undiscounted
@@ -39,7 +43,9 @@ FORMAT = "2"  # of the file; its last column says so in every row
 COLUMNS = {column.name: column.name.rstrip("_") for column in fields(Row)}  # by field
 HEADER = [*COLUMNS.values(), "format"]
 KINDS = {"seed": int, "episode": int, "return_": float, "length": int}  # the others are texts
-DAMAGES = (EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
+LIMIT = 2**27  # characters of a file
+LONGEST = 2**18  # characters of a line
+DAMAGES = (csv.Error, EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
 
 
 def episode_rows(common: Row, played: Episodes, teammate: int) -> list[Row]:
@@ -57,13 +63,13 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def _write(lines: Iterable[Sequence[Any]], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    with _open(unfinished, "w", path.suffix == ".gz") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        writer.writerows(lines)
-    unfinished.replace(path)
+    with whole_file(path) as file, ExitStack() as stack:
+        packed: Any = file
+        if path.suffix == ".gz":  # the same rows make the same file, whenever
+            packed = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        text = io.TextIOWrapper(packed, newline="", encoding="utf-8")
+        csv.writer(text).writerows(chain([HEADER], lines))
+        text.detach()
 
 
 def _text(value: Any) -> Any:
@@ -71,11 +77,10 @@ def _text(value: Any) -> Any:
     return "" if value is None else int(value) if isinstance(value, bool) else value
 
 
-def _open(path: Path, mode: Literal["r", "w"], compressed: bool) -> TextIO:
-    if not compressed:
-        return open(path, mode, newline="", encoding="utf-8")
-    packed: Any = gzip.GzipFile(path, f"{mode}b", mtime=0)  # the same rows make the same file, whenever
-    return io.TextIOWrapper(packed, newline="", encoding="utf-8")
+def _open(path: Path) -> TextIO:
+    if path.suffix != ".gz":
+        return open(path, newline="", encoding="utf-8")
+    return gzip.open(path, "rt", newline="", encoding="utf-8")
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -94,11 +99,21 @@ def read_rows(path: Path) -> list[Row]:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
+def _limited(file: TextIO) -> Iterator[str]:
+    """Return the lines of a file, of which none, nor all together, may be of any length."""
+    left = LIMIT
+    while line := file.readline(LONGEST):
+        left -= len(line)
+        if left < 0:
+            raise ValueError(f"it has more than {LIMIT} characters")
+        yield line
+
+
 def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the other lines."""
     try:
-        with _open(path, "r", path.suffix == ".gz") as file:
-            header, *lines = csv.reader(file)
+        with _open(path) as file:
+            header, *lines = csv.reader(_limited(file))
     except DAMAGES as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return header, lines
@@ -117,4 +132,6 @@ def _row(line: dict[str, str]) -> Row:
     if line["format"] != FORMAT:
         raise ValueError(f"a row is of format {line['format']}; this version reads {FORMAT}. Upgrade macop-aht")
     values: dict[str, Any] = {name: KINDS.get(name, str)(line[column]) for name, column in COLUMNS.items()}
+    if not math.isfinite(values["return_"]):
+        raise ValueError(f"a return is {values['return_']}; it must be a finite number")
     return Row(**{**values, "won": {"": None, "0": False, "1": True}[line["won"]]})

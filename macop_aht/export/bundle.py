@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from macop_aht.policies.onnx import OnnxPolicy
 from macop_aht.runs.lock import folder_lock
 from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
-from macop_aht.util import write_whole
+from macop_aht.util import show, whole_folder, write_whole
 from macop_aht.version import __version__
 from macop_aht.zoo import graphs
 
@@ -77,26 +76,6 @@ class ZeroShotSelector:
         returns = tuple(tuple(row) for row in self.weights["returns"].T.tolist())
         golden = zero_shot_golden(content, world, parts.size)
         return ZeroShot(tuple(self.groups), parts, float(self.weights["leak"]), returns, golden)
-
-
-@contextmanager
-def whole(folder: Path) -> Iterator[Path]:
-    """Give a place to write a new folder in: in the end it is there whole or not at all.
-
-    Raise `FileExistsError` where the folder exists and is not empty.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; choose another, or remove it")
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
-        yield unfinished
-        if folder.exists():
-            folder.rmdir()
-        unfinished.replace(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def write_bundle(
@@ -145,7 +124,7 @@ def write_bundle(
     return manifest
 
 
-def export(source: Path, folder: Path, config: ExportConfig | None = None, say: Say = print) -> None:
+def export(source: Path, folder: Path, config: ExportConfig | None = None, say: Say = show) -> None:
     """Write the bundle of the ego of a finished run, or of another bundle, into a new folder.
 
     Raise `FileExistsError` where the folder is not empty, and `ValueError` where onnxruntime does not compute what torch
@@ -163,7 +142,7 @@ def export(source: Path, folder: Path, config: ExportConfig | None = None, say: 
     setup, groups = found.setup, found.groups
     setup = setup._replace(config=replace(setup.config, test_episodes=config.test_episodes))
     everyone = with_synthetic(found.ego, Stack.gather([(group, 0) for group in groups.values()]))
-    with folder_lock(folder, "exporting"), whole(folder) as place:
+    with folder_lock(folder, "exporting"), whole_folder(folder) as place:
         net = _generalist(setup, found.ego, everyone, config.generalist, say)
         ego = _checked_ego(found.ego, net, setup.world)
         say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from macop_aht.episodes.runner import Hook, Lockstep
 from macop_aht.evaluation.bundles import AgentSeats, Bundle
 from macop_aht.evaluation.evaluate import Agent, evaluate, table
 from macop_aht.policies.protocol import Policy
+from macop_aht.scenarios import build
 from macop_aht.scenarios.spec import World
 
 PLOT = "heads.png"
@@ -92,12 +94,16 @@ def calibration(confidence: np.ndarray, correct: np.ndarray) -> Calibration:
 
 def tiers(folder: Path, manifest: Manifest, episodes: int) -> dict[str, str]:
     """Return the tables of `macop evaluate` for a bundle, by selector: with the zoo's seen and test groups, and the scripts."""
-    scenario, tables = manifest.scenario, {}
+    scenario, tables, cards = manifest.scenario, {}, []
+    with contextlib.suppress(FileNotFoundError):  # an environment of the user's may have no zoo
+        cards = list(zoo.cards(scenario).values())
     for selector in (ZERO_SHOT, META_TEST):
         bundle = Bundle(folder, selector)
-        cards = zoo.cards(scenario).values()
         met = [f"zoo:{card.name}" for card in cards if card.sha256 in bundle.met]
-        teammates = [*met, *(["zoo:test"] if any(card.split == "test" for card in cards) else []), "scripted"]
+        tested = ["zoo:test"] if any(card.split == "test" for card in cards) else []
+        teammates = [*met, *tested, *(["scripted"] if build(scenario).scripts else [])]
+        if not teammates:
+            return {}
         tables[selector] = table(evaluate(Agent(folder.name, bundle, manifest.seed), scenario, teammates, episodes))
     return tables
 

@@ -11,7 +11,8 @@ Outputs are the last arguments.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from macop_aht.compiling import njit
 
 CHUNKS = 2
 BLOCK = 4

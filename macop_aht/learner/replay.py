@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from macop_aht.learner import kernels
 from macop_aht.learner.networks import Shape
 from macop_aht.scenarios.spec import World
+from macop_aht.util import require_memory
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ class Packed:
         return Packed(counts, self.agent, new_place[self.following[index]], **rows), index
 
 
+def check_within(name: str, array: np.ndarray, low: int, high: int) -> None:
+    """Raise ValueError where an array has other numbers than whole ones in low..high."""
+    if array.dtype.kind not in "iu" or ((array < low) | (array > high)).any():
+        raise ValueError(f"{name} must hold whole numbers in {low}..{high}")
+
+
 class Replay:
     """The last `capacity` episodes of each of P members, or of each of their rings.
 
@@ -78,6 +86,8 @@ class Replay:
         self.shape, self.capacity, self.limit, self.rings = Shape.of(world), capacity, world.limit, rings
         population *= rings
         steps = (population, capacity, world.limit + 1)  # the last observation is kept for bootstrapping
+        needed = math.prod(steps) * (agents * (4 * obs + actions + 8) + 4 * state + 4)
+        require_memory(needed, f"a replay of {capacity:,} episodes for each of {population:,}", "make capacity smaller")
         self.obs = np.zeros((*steps, agents, obs), dtype=np.float32)
         self.mask = np.zeros((*steps, agents, actions), dtype=np.bool_)
         self.state = np.zeros((*steps, state), dtype=np.float32)
@@ -106,10 +116,14 @@ class Replay:
         return {**arrays, "next": self._next, "full": np.array(self._full)}
 
     def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load the arrays that `state_arrays` returned."""
+        """Load the arrays that `state_arrays` returned; raise ValueError where they point outside of the rings."""
+        used = arrays["length"].shape[1]
+        check_within("next", arrays["next"], 0, self.capacity - 1)
+        check_within("length", arrays["length"], 0, self.limit)
+        check_within("action", arrays["action"], -1, self.mask.shape[-1] - 1)
         self._next[:], self._full = arrays["next"], bool(arrays["full"])
         for name in self._CONTENT:
-            getattr(self, name)[:, : arrays[name].shape[1]] = arrays[name]
+            getattr(self, name)[:, :used] = arrays[name]
 
     def episodes(self, ring: int, slots: np.ndarray) -> dict[str, np.ndarray]:
         """Return copies of the episodes in these slots of a ring, (R,…), named as in a checkpoint."""

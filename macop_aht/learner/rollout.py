@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 from macop_aht.episodes.runner import Lockstep
-from macop_aht.learner.replay import Replay
+from macop_aht.learner.replay import Replay, check_within
 from macop_aht.learner.seats import Exploration, NetworkSeats, Seating
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.spec import World
@@ -18,13 +19,16 @@ from macop_aht.scenarios.spec import World
 class Rollout:
     """B environments in which networks play; whoever steps them begins a new episode where one has ended."""
 
-    def __init__(self, world: World, seating: Seating, seed: int, device: torch.device) -> None:
-        """Environment b has the seed `seed` + b."""
+    def __init__(self, world: World, seating: Seating, seed: int, device: torch.device, begin: bool = True) -> None:
+        """Environment b has the seed `seed` + b. Without `begin`, its first episode is left out."""
         size = len(seating.member)
         self.play = Lockstep(world, [seed + b for b in range(size)])
         self.rng = np.random.default_rng(seed)
         self.seats = NetworkSeats(seating, device, self.rng)
-        self.play.begin(np.ones(size, dtype=np.bool_))
+        if begin:
+            self.play.begin(np.ones(size, dtype=np.bool_))
+        else:
+            self.batch.episode += 1
 
     @property
     def batch(self) -> Batch:
@@ -43,26 +47,26 @@ class Rollout:
 
     def state_arrays(self) -> dict[str, Any]:
         """Return where every episode stands, for a checkpoint."""
-        batch = self.batch
         return {
-            "world": batch.state._asdict(),
-            "clock": batch.clock,
-            "episode": batch.episode,
-            "score": batch.score,
+            **self.batch.state_arrays(),
             "last_action": self.play.last_action,
             "memory": self.seats.state_arrays(),
         }
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
-        """Restore what `state_arrays` returned."""
-        batch = self.batch
-        for name, array in arrays["world"].items():
-            getattr(batch.state, name)[:] = array
-        for name in ("clock", "episode", "score"):
-            getattr(batch, name)[:] = arrays[name]
+        """Restore what `state_arrays` returned; episodes of environments that are not deterministic begin anew."""
+        check_within("clock", arrays["clock"], 0, self.batch.world.limit)
+        check_within("last_action", arrays["last_action"], -1, len(self.batch.world.actions) - 1)
+        failed = self.batch.load_arrays(arrays)
         self.play.last_action[:] = arrays["last_action"]
         self.seats.load_arrays(arrays["memory"])
-        batch.look()
+        if failed.any():
+            warnings.warn(
+                f"{failed.sum()} unfinished episodes came to something else when they were repeated: the environment is not "
+                "deterministic. They begin anew, and the run will not have the weights that it would have had",
+                stacklevel=2,
+            )
+            self.begin(failed)
 
     def begin(self, rows: np.ndarray) -> None:
         """Begin a new episode in the environments in `rows`, (B,) bool: memories and last actions are cleared."""
@@ -107,6 +111,7 @@ class Collector:
         self.when_over: list[Callable[[np.ndarray, np.ndarray, np.ndarray], None]] = []  # told environment, ring, slot
         self._slot = replay.begin(self.ring)
         self._members = len(np.unique(member))
+        self.learnt = np.zeros(0)  # shaped returns of the episodes that the last step has ended
 
     @property
     def size(self) -> int:
@@ -118,6 +123,7 @@ class Collector:
 
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         self.rollout.load_arrays(arrays["rollout"])
+        check_within("slot", arrays["slot"], 0, self.replay.capacity - 1)
         self._slot[:], self.episodes = arrays["slot"], float(arrays["episodes"])
 
     def step(self, exploration: Exploration | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -129,19 +135,28 @@ class Collector:
         rollout.act(exploration)
         replay.action[at] = rollout.action[:, replay.seats]
         over = rollout.step()
-        replay.reward[at] = batch.reward
+        replay.reward[at] = batch.shaped
+        if batch.void.any():
+            over = self._restarted(over)
         if not over.any():
             return self.member[:0], batch.score[:0]
         ring, slot, length = self.ring[over], self._slot[over], batch.clock[over]
         self._look((self.ring, self._slot, batch.clock))  # the last observation of the episodes that have ended
         replay.end(ring, slot, length, batch.truncated[over])
         returns = batch.score[over]
+        self.learnt = batch.shaped_score[over]
         self.episodes += len(returns) / self._members
         for tell in self.when_over:
             tell(over, ring, slot)
         rollout.begin(over)
         self._slot[over] = replay.begin(ring)
         return self.member[over], returns
+
+    def _restarted(self, over: np.ndarray) -> np.ndarray:
+        """Begin the void episodes anew, which leave nothing to learn from; return where others are over, (B,) bool."""
+        void = over & self.rollout.batch.void
+        self.rollout.begin(void)
+        return over & ~void
 
     def _look(self, at: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         batch, replay = self.rollout.batch, self.replay

@@ -31,7 +31,7 @@ class Rounds(Hook):
         """`members` is the number of networks that learn."""
         ring, rings = experience.ring, members * experience.groups
         self.experience, self.device = experience, device
-        self.rollout = Rollout(world, experience.seating, experience.seed, device)
+        self.rollout = Rollout(world, experience.seating, experience.seed, device, begin=False)
         self._order = np.argsort(ring, kind="stable")
         self.each = len(ring) // rings  # episodes of every ring in a round
         told = world.state_dim + world.n_agents * len(world.actions) + self.known().shape[1]
@@ -84,7 +84,7 @@ class Rounds(Hook):
 
     def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
         """Record the reward."""
-        reward = play.batch.reward * counted
+        reward = play.batch.shaped * counted
         self.replay.reward[self._at] = reward
         np.maximum.at(self.largest, self.experience.member, np.abs(reward))
 
@@ -223,7 +223,7 @@ class PpoTraining:
         self.rounds[0].largest[:] = arrays["largest"]
         if self.config.ppo.imitation:
             self.best.load_arrays(arrays["best"])
-        self.progress = Progress(**note["progress"])
+        self.progress = Progress.restored(note["progress"])
         self._rng.bit_generator.state = note["generators"]["parts"]
         rollout.rng.bit_generator.state = note["generators"]["explore"]
         self._clock = time.perf_counter()

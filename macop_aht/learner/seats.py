@@ -125,7 +125,7 @@ class NetworkSeats:
     def load_arrays(self, arrays: Mapping[str, Any]) -> None:
         """Restore what `state_arrays` returned."""
         for k, rows in enumerate(self.stacks):
-            rows.memory = torch.from_numpy(arrays[str(k)]).to(self._device)
+            rows.memory = torch.from_numpy(arrays[str(k)]).to(self._device).reshape(rows.memory.shape)
 
     def begin(self, play: Lockstep, rows: np.ndarray) -> None:
         """Forget everything in the environments in `rows`, (B,) bool."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from macop_aht.config import ConfigError, at_least, setting, within
+from macop_aht.config import ConfigError, at_least, from_mapping, setting, within
 from macop_aht.learner.mixers import MixerName
 from macop_aht.learner.ppo import ProximalConfig
 from macop_aht.learner.replay import Packed
@@ -92,6 +92,14 @@ class Progress:
     td_loss: float = 0.0  # of the last update
     seconds: float = 0.0
 
+    @staticmethod
+    def restored(values: Mapping[str, Any]) -> Progress:
+        """Return the progress with these values of a file; raise `ConfigError` for those that no training has."""
+        found = from_mapping(Progress, values)
+        at_least(found, 0, "steps", "episodes", "updates", "since_target", "seconds")
+        within(found, 0, 1, "updates_owed")
+        return found
+
 
 def check_loss(progress: Progress) -> None:
     """Raise `RuntimeError` where the loss is not a number any more."""
@@ -150,7 +158,7 @@ class Training:
         member, returns = source.collector.step(self._exploration(source))
         self.progress.steps += source.collector.size
         if len(returns):
-            self._note_rewards(source, member, returns)
+            self._note_rewards(source, member, source.collector.learnt)
         if len(returns) and source is self.sources[0]:
             self._count(returns)
             self._update()
@@ -226,7 +234,7 @@ class Training:
         self.replay.load_arrays(arrays["replay"])
         collector.load_arrays(arrays["collector"])
         self._rewarded[:] = arrays["rewarded"]
-        self.progress = Progress(**note["progress"])
+        self.progress = Progress.restored(note["progress"])
         self._rng.bit_generator.state = note["generators"]["sample"]
         collector.rollout.rng.bit_generator.state = note["generators"]["explore"]
         self._clock = time.perf_counter()

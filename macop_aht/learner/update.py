@@ -232,8 +232,14 @@ def adam_arrays(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def load_adam(optimiser: torch.optim.Optimizer, arrays: Mapping[str, Any]) -> None:
-    """Load the moments that `adam_arrays` returned."""
+    """Load the moments that `adam_arrays` returned; raise ValueError where they are not those of this optimiser."""
     whole = optimiser.state_dict()
+    parts = [part for group in optimiser.param_groups for part in group["params"]]
+    for k, state in arrays.items():
+        shapes = {name: np.shape(value) for name, value in state.items()}
+        wanted = parts[int(k)].shape
+        if shapes != {"step": (), "exp_avg": wanted, "exp_avg_sq": wanted}:
+            raise ValueError(f"the moments of parameter {k} have the shapes {shapes}; it has {tuple(wanted)}")
     whole["state"] = {
         int(k): {name: torch.from_numpy(np.asarray(value)) for name, value in state.items()}
         for k, state in arrays.items()

@@ -30,25 +30,6 @@ class Behaviour:
         return outcome if 4 * count >= len(self.returns) else ""
 
 
-class _AgentFinder:
-    """A canvas that notes where the agents are drawn."""
-
-    def __init__(self) -> None:
-        self.places: list[tuple[float, float]] = []
-
-    def area(self, left: float, bottom: float, right: float, top: float) -> None: ...
-
-    def tile(self, x: float, y: float, dark: bool) -> None: ...
-
-    def ring(self, x: float, y: float, radius: float, role: str) -> None: ...
-
-    def bar(self, x: float, y: float, width: float, fraction: float, role: str) -> None: ...
-
-    def disc(self, x: float, y: float, radius: float, role: str, label: str = "", glyph: str = "?") -> None:
-        if role in ("ego", "mate"):
-            self.places.append((float(x), float(y)))
-
-
 def watch_self_play(
     world: World, groups: Stack, episodes: int, seed: int, device: torch.device, tracked: int = 8
 ) -> list[Behaviour]:
@@ -90,9 +71,7 @@ class _Tracks(Hook):
 
 
 def _places(play: Lockstep, b: int) -> list[tuple[float, float]]:
-    finder = _AgentFinder()
-    play.world.draw(finder, play.batch.state, b)
-    return finder.places
+    return [(body.x, body.y) for body in play.world.scene(play.batch.state, b).agents.values()]
 
 
 def _by_agent(steps: list[list[tuple[float, float]]]) -> list[np.ndarray]:

@@ -28,6 +28,7 @@ from macop_aht.methods.phases import (
     Result,
     Setup,
     Teams,
+    baseline,
     cross_returns,
     fresh_ego,
     join,
@@ -255,6 +256,13 @@ def measure_heads(setup: Setup[MacopConfig], ego: Ego, group: Stack, path: tuple
     return HeadReturns(measured.tolist(), int(tried.argmax()))
 
 
+def _better(setup: Setup[MacopConfig], new: float, best: float | None) -> bool:
+    """Whether a head with the return `new` is kept beside the best old one, by the run's settings."""
+    config, worst = setup.config, baseline(setup)
+    above = None if best is None else best - worst
+    return expands(new - worst, above, config.expansion_threshold, config.expansion_rule)
+
+
 def expands(new: float, best: float | None, threshold: float, rule: Literal["above", "reach"] = "above") -> bool:
     """Whether a new head is kept: its gain, relative to the best old head, is above the threshold (deviation 7: not at it).
 
@@ -332,11 +340,13 @@ def _next_population(
     self_play = self_play_returns(setup, both, seed)
     heads = cross_returns(setup, learned.ego, both, setup.phase_seed(iteration, 1, 1)).argmax(axis=0)
     cross_play = cross_returns(setup, learned.ego, both, seed)[heads, np.arange(len(names))].tolist()
+    worst = baseline(setup)
+    alone, crossed = ([value - worst for value in values] for values in (self_play, cross_play))
     if known:
         new, novelty = macop_plus.judge(setup, known, offspring.net, self_play, (iteration, 1))
-        chosen = macop_plus.select(self_play, cross_play, new)
+        chosen = macop_plus.select(alone, crossed, new)
     else:
-        new, novelty, chosen = [], None, select(self_play, cross_play)
+        new, novelty, chosen = [], None, select(alone, crossed)
     groups = [names[k] for k in chosen]
     decision = Decision(
         novelty=novelty,
@@ -346,7 +356,7 @@ def _next_population(
         cross_play=cross_play,
         candidate_heads=heads.tolist(),
         groups=groups,
-        compatibility=compatibility([self_play[k] for k in chosen], [cross_play[k] for k in chosen]),
+        compatibility=compatibility([alone[k] for k in chosen], [crossed[k] for k in chosen]),
     )
     return Population(Teams.gather(setup, [teams[k] for k in chosen]), groups, decision)
 
@@ -365,12 +375,11 @@ def expand(
 ) -> Learned:
     """A fresh head is trained with a group, and kept if it is better than the best old one; `path` is that of the seed."""
     config, seed = setup.config, setup.phase_seed(*path)
-    rule = (config.expansion_threshold, config.expansion_rule)
     old = measure_heads(setup, before.ego, group, path)
     count = len(old.returns)
     decision = Decision(group=name, old_heads=old.returns, best_head=old.chosen, kept=False, heads=count)
     reachable = np.inf if config.lessons == "all" else self_play_returns(setup, group, setup.phase_seed(*path, 1))[0]
-    if not expands(reachable, old.best, *rule):
+    if not _better(setup, reachable, old.best):
         return _as_before(setup, before, decision, group, seed)
     ego, memory = copy.deepcopy(before.ego), before.memory
     head, episodes = learn_to_join(setup, phase, ego, memory, group, seed)
@@ -378,7 +387,7 @@ def expand(
         old = measure_heads(setup, ego, group, path)
     alone = Stack.of(ego.shape, ego.backbone, head)
     new = float(cross_returns(setup, alone, group, setup.phase_seed(*path, 1))[0, 0])
-    kept = expands(new, old.best, *rule)
+    kept = _better(setup, new, old.best)
     decision = replace(
         decision, old_heads=old.returns, best_head=old.chosen, new_head=new, kept=kept, heads=count + kept
     )

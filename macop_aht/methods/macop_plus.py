@@ -13,8 +13,8 @@ from macop_aht.learner.experience import Experience
 from macop_aht.learner.networks import Stack
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.discovery import discover
-from macop_aht.methods.novelty import Classifier, Moments, choose_new, moments_of, pay_by, random_steps
-from macop_aht.methods.phases import Learned, Settings, Setup, cross_returns
+from macop_aht.methods.novelty import Classifier, Moments, affordable, choose_new, moments_of, pay_by, random_steps
+from macop_aht.methods.phases import Learned, Settings, Setup, baseline, cross_returns
 from macop_aht.runs.records import Decision
 
 PRUNING = 1_000_000  # in the seed of its episodes, behind all iterations
@@ -44,10 +44,11 @@ class Known(NamedTuple):
     def of(setup: Setup[Settings], groups: Stack, training: TrainingConfig, path: tuple[int, ...]) -> Known:
         """Play the groups, and random teams that explore as the training does; `path` is that of the seeds."""
         seeds = [setup.phase_seed(*path, k) for k in (2, 3, 4)]
-        found = moments_of(setup.world, groups, KNOWN_EPISODES, seeds[0], setup.device, KNOWN_NOISE)
-        fit = good([own.reward.sum() / KNOWN_EPISODES for own in found])
+        least, episodes = step_baseline(setup), affordable(setup.world, KNOWN_EPISODES)
+        found = moments_of(setup.world, groups, episodes, seeds[0], setup.device, KNOWN_NOISE, least)
+        fit = good([own.reward.sum() / episodes for own in found])
         found = [own for own, able in zip(found, fit, strict=True) if able]
-        others = random_steps(setup.world, training.persistence, training.together, seeds[1], setup.device)
+        others = random_steps(setup.world, training.persistence, training.together, seeds[1], setup.device, least)
         classifier = Classifier(found, others, seeds[2], setup.device) if found else None
         return Known(groups, found, others, classifier)
 
@@ -60,14 +61,19 @@ def novel(
     setup: Setup[Discovers], alone: Experience, training: TrainingConfig, count: int, known: Known | None
 ) -> Experience:
     """Return the self-play of so many new groups, rewarded for what is not `known`, and begun with what random play discovers."""
-    pay = known.classifier.pay if known and known.classifier else None
+    pay, least = known.classifier.pay if known and known.classifier else None, step_baseline(setup)
     if setup.config.discovery and training.learner == "ppo" and training.ppo.imitation:
         width = setup.world.n_agents * len(setup.world.observations)
         before = known.described() if known and known.moments else np.zeros((0, width))
         steps, seed = setup.config.discovery, alone.seed + 3
         if found := discover(setup.world, training, steps, count, before, seed, setup.device):
-            return replace(alone, attach=pay_by(found.pay(pay)), seeds=found.seeds)
-    return replace(alone, attach=pay_by(pay)) if pay else alone
+            return replace(alone, attach=pay_by(found.pay(pay), least), seeds=found.seeds)
+    return replace(alone, attach=pay_by(pay, least)) if pay else alone
+
+
+def step_baseline(setup: Setup[Settings]) -> float:
+    """Return above which a step counts as rewarded: a step's part of the baseline of returns (deviation 13)."""
+    return baseline(setup) / setup.world.limit
 
 
 def judge(
@@ -75,11 +81,13 @@ def judge(
 ) -> tuple[list[int], list[float]]:
     """Return which candidates are good and behave in a new way, and the novelty of all offspring, the last of the candidates."""
     count = offspring.population
-    found = moments_of(setup.world, offspring, setup.config.test_episodes, setup.phase_seed(*path, 5), setup.device)
-    seeds, own = [setup.phase_seed(*path, k) for k in (6, 7)], np.array(self_play[-count:])
-    with_earlier = _together(setup, offspring, known.groups, seeds[1]).max(axis=1) >= ALIKE * own
-    alike = _together(setup, offspring, offspring, seeds[1]) >= ALIKE * own[:, None]
-    able = np.array(good(self_play)[-count:]) & ~with_earlier
+    episodes, least, worst = setup.config.test_episodes, step_baseline(setup), baseline(setup)
+    found = moments_of(setup.world, offspring, episodes, setup.phase_seed(*path, 5), setup.device, least=least)
+    seeds, alone = [setup.phase_seed(*path, k) for k in (6, 7)], np.array(self_play) - worst
+    own = alone[-count:]
+    with_earlier = (_together(setup, offspring, known.groups, seeds[1]) - worst).max(axis=1) >= ALIKE * own
+    alike = _together(setup, offspring, offspring, seeds[1]) - worst >= ALIKE * own[:, None]
+    able = np.array(good(alone.tolist())[-count:]) & ~with_earlier
     new, novelty = choose_new(known.moments, found, able.tolist(), alike, known.others, seeds[0], setup.device)
     return [len(self_play) - count + k for k in new], novelty
 
@@ -130,7 +138,7 @@ def prune(setup: Setup[Settings], learned: Learned, groups: Stack, loss: float) 
     """Remove the heads that no group needs; the others move up."""
     seed, ego = setup.phase_seed(PRUNING), copy.deepcopy(learned.ego)
     returns = cross_returns(setup, ego, groups, seed, 2 * setup.config.test_episodes)
-    kept = spare(returns, loss)
+    kept = spare(returns - baseline(setup), loss)
     for k in reversed([k for k in range(ego.n_heads) if k not in kept]):
         ego.drop_head(k)
     return Learned(ego, Decision(returns=returns[kept].max(axis=0).tolist(), heads=ego.n_heads))

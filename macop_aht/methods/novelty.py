@@ -32,6 +32,7 @@ KNOWN_WEIGHT = 4.0  # of known steps against those of random teams
 NEW = 0.5  # novelty from which a group counts as new
 RANDOM_EPISODES = 2_000
 SHARE = 0.25  # of the steps of random teams that are kept
+USUAL_LIMIT, FEWEST = 25, 32  # steps of an episode in most scenarios; episodes in any
 NOISE_PERSISTENCE = 0.5  # the probability that a random action of a known group is its last one again
 
 # (group (S,), what all agents see (S,N*D)) -> by what rewards are multiplied (S,)
@@ -62,7 +63,9 @@ class Moments:
 class _Watch(Hook):
     """Notes the rewarded steps of every environment, and a share of the others."""
 
-    def __init__(self, size: int, share: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, size: int, share: float = 0.0, seed: int = 0, least: float = 0.0) -> None:
+        """A step is rewarded if its reward is above `least`, at most 0, from which rewards are then measured."""
+        self._least = least
         self.paid: list[list[tuple[np.ndarray, float]]] = [[] for _ in range(size)]
         self.others: list[np.ndarray] = []
         self._share, self._rng = share, np.random.default_rng(seed)
@@ -72,7 +75,7 @@ class _Watch(Hook):
         self._seen = play.batch.obs.reshape(play.size, -1).copy()
 
     def stepped(self, play: Lockstep, counted: np.ndarray) -> None:
-        running, reward = counted & play.running, play.batch.reward
+        running, reward = counted & play.running, play.batch.reward - self._least
         for b in np.flatnonzero(running & (reward > 0)).tolist():
             self.paid[b].append((self._seen[b], float(reward[b])))
         if self._share:
@@ -80,7 +83,13 @@ class _Watch(Hook):
 
 
 def moments_of(
-    world: World, groups: Stack, episodes: int, seed: int, device: torch.device, noise: float = 0.0
+    world: World,
+    groups: Stack,
+    episodes: int,
+    seed: int,
+    device: torch.device,
+    noise: float = 0.0,
+    least: float = 0.0,
 ) -> list[Moments]:
     """Return the rewarded steps of every group's self-play; a group that is never rewarded has none.
 
@@ -89,7 +98,7 @@ def moments_of(
     """
     seating = Seating.self_play(groups, episodes)
     size, rng = len(seating.member), np.random.default_rng(seed)
-    watch, seats = _Watch(size), NetworkSeats(seating, device, rng)
+    watch, seats = _Watch(size, least=least), NetworkSeats(seating, device, rng)
     if noise:
         seats.exploration = Exploration((noise * rng.random(size) * (np.arange(size) % 2))[:, None], NOISE_PERSISTENCE)
     run(Lockstep(world, range(seed, seed + size)), [seats], hooks=[watch])
@@ -102,14 +111,23 @@ def moments_of(
     return found
 
 
-def random_steps(world: World, persistence: float, together: float, seed: int, device: torch.device) -> np.ndarray:
+def random_steps(
+    world: World, persistence: float, together: float, seed: int, device: torch.device, least: float = 0.0
+) -> np.ndarray:
     """Return what all agents see in unrewarded steps of teams that act at random: (S,N*D)."""
-    net, size = Stack(Shape.of(world), 1).to(device), RANDOM_EPISODES
+    net, size = Stack(Shape.of(world), 1).to(device), affordable(world, RANDOM_EPISODES)
     seats = NetworkSeats(Seating.self_play(net, size), device, np.random.default_rng(seed))
     seats.exploration = Exploration(np.ones((1, 1)), persistence, together)
-    watch = _Watch(size, SHARE, seed)
+    watch = _Watch(size, SHARE, seed, least)
     run(Lockstep(world, range(seed, seed + size)), [seats], hooks=[watch])
     return np.concatenate(watch.others)
+
+
+def affordable(world: World, episodes: int) -> int:
+    """Return so many episodes, or as many steps as they have in most scenarios where the steps of an environment are dear."""
+    if world.make_batch is None:
+        return episodes
+    return int(np.clip(episodes * USUAL_LIMIT // world.limit, min(FEWEST, episodes), episodes))
 
 
 class Classifier:
@@ -158,19 +176,22 @@ class Classifier:
         return float(np.average(self.novelty(moments.seen), weights=moments.reward)) if len(moments.seen) else 0.0
 
 
-def pay_by(pay: Pay) -> Callable[[Recorder], None]:
-    """Return what multiplies the positive rewards of a recorder's episodes, as they enter its replay. Each network is a group."""
+def pay_by(pay: Pay, least: float = 0.0) -> Callable[[Recorder], None]:
+    """Return what multiplies the positive rewards of a recorder's episodes, as they enter its replay. Each network is a group.
+
+    Rewards are measured from `least`, at most 0: a reward above that is multiplied down to it at most.
+    """
 
     def attach(recorder: Recorder) -> None:
         replay = recorder.replay
 
         def tell(over: np.ndarray, ring: np.ndarray, slot: np.ndarray) -> None:
             inside = np.arange(replay.limit + 1) < replay.length[ring, slot][:, None]
-            episode, step = np.nonzero((replay.reward[ring, slot] > 0) & inside)
+            episode, step = np.nonzero((replay.reward[ring, slot] > least) & inside)
             if len(episode):
                 at = ring[episode], slot[episode], step
                 factor = pay(ring[episode], replay.obs[at].reshape(len(step), -1))
-                replay.reward[at] *= factor.astype(np.float32)
+                replay.reward[at] = least + (replay.reward[at] - least) * factor.astype(np.float32)
 
         recorder.when_over.append(tell)
 

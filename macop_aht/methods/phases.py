@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from macop_aht.config import at_least, setting
+from macop_aht.episodes import matches
 from macop_aht.learner.experience import Experience, environments, self_play
 from macop_aht.learner.mixers import MixerName, Qmix, Vdn, make_mixer
 from macop_aht.learner.networks import Ego, Heads, Shape, Stack, member, set_member, set_weights, weights
@@ -21,9 +23,11 @@ from macop_aht.learner.phase import AnyTraining, Mixers, begin
 from macop_aht.learner.seats import Seating, greedy_returns
 from macop_aht.learner.training import Progress, TrainingConfig
 from macop_aht.learner.update import Losses
+from macop_aht.policies.scripted import Random
 from macop_aht.runs.records import Decision, PhaseNote
 from macop_aht.scenarios.spec import World
 
+BASELINE = 2_000_000  # in the seed of a random team's episodes, behind all iterations
 KEPT = (
     1_000  # episodes of an ego with a single group that PPO keeps for later, where Q-learning keeps its replay buffer
 )
@@ -287,6 +291,16 @@ class Result:
 
 
 # --- What figures are measured by
+
+
+def baseline(setup: Setup[Settings]) -> float:
+    """Return what decisions measure returns from: 0, or the return of a random team where that is negative (deviation 13)."""
+    return min(0.0, _random_return(setup.world, setup.config.test_episodes, setup.phase_seed(BASELINE)))
+
+
+@lru_cache(maxsize=16)
+def _random_return(world: World, episodes: int, seed: int) -> float:
+    return float(matches.self_play(world, [Random()], episodes, seed).returns.mean())
 
 
 def self_play_returns(setup: Setup[Settings], net: Stack, seed: int) -> list[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from macop_aht.config import changed, from_mapping, read_toml
+from macop_aht.config import LARGEST, at_least, changed, from_mapping, of_file, read_toml, within
 from macop_aht.learner.device import choose_device
 from macop_aht.methods import (
     clear,
@@ -214,6 +214,8 @@ class MethodRun:
         )
 
     def __post_init__(self) -> None:
+        within(self, 0, LARGEST, "seed")
+        at_least(self, 1, "threads")
         method = find(self.method)
         if type(self.config) is not method.config:
             raise TypeError(f"{self.method} has a {method.config.__name__}, not a {type(self.config).__name__}")
@@ -249,7 +251,8 @@ class RunFile:
         values = read_toml(path)
         if "format" in values:
             values = check_format(values, str(path), path.parent)
-        return from_mapping(RunFile, values)
+        with of_file(path):
+            return from_mapping(RunFile, values)
 
 
 def settings_by_file(file: RunFile, scenario: str, method: str, name: str) -> Any:
@@ -271,7 +274,8 @@ def read_run(folder: Path) -> MethodRun:
     own = RunFolder(folder)
     if own.method in (SELF_PLAY, SEQUENCE):
         raise ValueError(f"{own.settings_file} describes no run of macop train; is it one of macop {own.method}?")
-    return from_mapping(MethodRun, own.settings, kinds={"config": find(own.method).config})
+    with of_file(own.settings_file):
+        return from_mapping(MethodRun, own.settings, kinds={"config": find(own.method).config})
 
 
 def learner_of(run: MethodRun) -> str:

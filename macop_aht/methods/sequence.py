@@ -5,7 +5,6 @@ A sequence is a folder that `--groups` takes like a finished run. The same runs,
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from macop_aht.methods.borrowed import Groups
 from macop_aht.runs.folder import BORROWED, SEQUENCE, RunFolder, fingerprint
 from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.records import Decision, Summary
+from macop_aht.util import require_free, whole_folder
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,13 @@ def draw(generators: Mapping[str, Collection[str]], length: int, seed: int) -> l
 
 
 def make(folders: Sequence[Path], length: int, seed: int, out: Path) -> list[str]:
-    """Write a sequence of different groups of these runs into a folder that does not exist yet; return their names in order.
+    """Write a sequence of different groups of these runs into a new folder; return their names in order.
 
     Raises `ConfigError`, `FileExistsError` or `ValueError` where that cannot be done.
     """
     if length < 0:
         raise ConfigError(f"length is {length}; it must be at least 0")
-    if out.exists():
-        raise FileExistsError(f"{out} exists already; choose another folder")
+    require_free(out)
     runs = [RunFolder(folder) for folder in folders]
     for run in runs:
         run.require_ego()
@@ -84,10 +83,9 @@ def distinct(runs: Sequence[RunFolder]) -> dict[str, dict[str, Stack]]:
 
 def _write(run: SequenceRun, groups: Groups, out: Path) -> None:
     """Write the folder whole, or not at all."""
-    unfinished = RunFolder(out.with_name(f"{out.name}.unfinished"))
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.begin(run, resume=False)
-    unfinished.write_phase(BORROWED, groups.arrays(), groups.note())
-    unfinished.add_decision(groups.decision, first=True)
-    unfinished.write_summary(Summary(run.scenario, run.method, run.seed, groups.names))
-    unfinished.path.replace(out)
+    with whole_folder(out) as place:
+        unfinished = RunFolder(place)
+        unfinished.begin(run, resume=False)
+        unfinished.write_phase(BORROWED, groups.arrays(), groups.note())
+        unfinished.add_decision(groups.decision, first=True)
+        unfinished.write_summary(Summary(run.scenario, run.method, run.seed, groups.names))

@@ -14,6 +14,7 @@ from macop_aht.methods.phases import Result, Setup, cross_returns
 from macop_aht.methods.registry import MACOPS, MethodRun, preset_of
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.records import Decision, Summary, iterations
+from macop_aht.util import show
 
 EPISODES = 100  # of self-play, behind every outcome
 
@@ -41,7 +42,7 @@ class Finished:
         return self.folder.commits
 
 
-def finish(finished: Finished, say: Callable[[str], None] = print) -> Finished:
+def finish(finished: Finished, say: Callable[[str], None] = show) -> Finished:
     """Write summary.md, crossplay.csv, the figures where matplotlib is installed, and last of all summary.json.
 
     Returns the run with its summary.
@@ -119,4 +120,5 @@ def draw(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.ndarray
         plots.process(iterations(finished.decisions), run.config.stop_threshold, folder.figure("process"))
     heads = [f"head {k}" for k in range(len(matrix))]
     plots.heat_map(matrix, heads, names, f"{run.method} on {run.scenario}: return", folder.figure("crossplay"))
-    plots.ways(finished.setup.world, names, behaviours, folder.figure("ways"))
+    if finished.setup.world.make_batch is None:  # the suite knows where agents are only in its own worlds
+        plots.ways(finished.setup.world, names, behaviours, folder.figure("ways"))

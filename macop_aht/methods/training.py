@@ -27,6 +27,7 @@ from macop_aht.runs.folder import BORROWED, RunFolder
 from macop_aht.runs.journal import Journal, Status
 from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.records import Part
+from macop_aht.util import show
 
 __all__ = [
     "METHODS", "Finished", "Method", "MethodRun", "check_groups", "configure", "find", "learner_of", "preset", "preset_of",
@@ -46,7 +47,7 @@ def train(
     folder: Path | str,
     resume: bool = False,
     device: str = "auto",
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = show,
     show: Callable[[Status], None] | None = None,
 ) -> Finished:
     """Train, or go on training, to the end; the folder is then finished, with summary and figures.

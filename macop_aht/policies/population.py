@@ -10,6 +10,7 @@ from macop_aht.policies.protocol import Policy
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.batch import Batch
 from macop_aht.scenarios.binding import bind
+from macop_aht.scenarios.spec import MOST
 from macop_aht.util import hint
 
 
@@ -26,8 +27,8 @@ class Population:
     """
 
     def __init__(self, policies: list[Policy], batch: Batch, episodes_per_teammate: int) -> None:
-        if not (isinstance(episodes_per_teammate, (int, np.integer)) and episodes_per_teammate >= 1):
-            raise ValueError(f"episodes_per_teammate is {episodes_per_teammate!r}; give a whole number, at least 1")
+        if not (isinstance(episodes_per_teammate, (int, np.integer)) and 1 <= episodes_per_teammate <= MOST):
+            raise ValueError(f"episodes_per_teammate is {episodes_per_teammate!r}; give a whole number in 1..{MOST}")
         self.policies, self.batch, self.episodes_per_teammate = policies, batch, episodes_per_teammate
         self.names = np.array(_unique([policy.name for policy in policies]), dtype=object)
         world, size = batch.world, batch.size

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+import copy
 
-from macop_aht.policies.protocol import Array, Decision
-from macop_aht.scenarios.spec import Script, World
+import numpy as np
+
+from macop_aht.compiling import njit
+from macop_aht.policies.adapters import as_policy
+from macop_aht.policies.protocol import Array, Decision, Policy
+from macop_aht.scenarios.spec import OwnScript, Script, World
 
 
 class Scripted:
@@ -52,6 +55,16 @@ class Random:
         return action, memory
 
 
-def scripted(world: World) -> dict[str, Scripted]:
+def scripted(world: World) -> dict[str, Policy]:
     """Return all scripted teammates of a world, by their script's name."""
-    return {name: Scripted(name, script) for name, script in world.scripts.items()}
+    return {
+        name: Scripted(name, script) if isinstance(script, Script) else _own(name, script)
+        for name, script in world.scripts.items()
+    }
+
+
+def _own(name: str, script: OwnScript) -> Policy:
+    """Return a script of the user's as a policy of that name."""
+    policy = copy.copy(as_policy(script.policy))
+    policy.name = f"scripted:{name}"
+    return policy

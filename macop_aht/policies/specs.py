@@ -43,6 +43,13 @@ def resolve(spec: Any, world: World, scenario: str = "") -> list[Policy]:
 
     `scenario` is the name of the world's scenario, for specs such as `zoo:test`, which depend on it.
     """
+    try:
+        return _resolved(spec, world, scenario)
+    except RecursionError:
+        raise ValueError("the teammates are nested too deeply; give a flat list, and a few perturbations") from None
+
+
+def _resolved(spec: Any, world: World, scenario: str) -> list[Policy]:
     if isinstance(spec, str):
         return _from_string(spec, world, scenario)
     if isinstance(spec, PathLike):
@@ -50,7 +57,7 @@ def resolve(spec: Any, world: World, scenario: str = "") -> list[Policy]:
     if isinstance(spec, (list, tuple)):
         if not spec:
             raise ValueError("the list of teammates is empty; give at least one")
-        return [policy for part in spec for policy in resolve(part, world, scenario)]
+        return [policy for part in spec for policy in _resolved(part, world, scenario)]
     return [as_policy(spec)]
 
 
@@ -81,6 +88,11 @@ def _named(head: str, world: World, scenario: str) -> list[Policy]:
         return [OnnxPolicy(head, world)]
     if head == "random":
         return [Random()]
+    if head.partition(":")[0] == "scripted" and not world.scripts:
+        raise ValueError(
+            f"teammate is {head!r}, and this environment has no scripts; give another teammate, such as 'random', a policy or "
+            "'zoo:NAME', or scripts with External(scripts={…})"
+        )
     if head == "scripted":
         return list(scripted(world).values())
     if kind == "scripted":

@@ -9,7 +9,7 @@ from macop_aht import plots
 from macop_aht.evaluation.rows import Row
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell, by_seed, cells, pairings
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 WHOLE = "macop"  # what the variations are of, and scaled to
 

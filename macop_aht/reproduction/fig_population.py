@@ -16,7 +16,7 @@ from macop_aht.methods.training import preset
 from macop_aht.reproduction.fig_sensitivity import Point
 from macop_aht.reproduction.material import Material, markdown, without, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell, by_seed, cells, pairings
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 METHOD, RIVAL = "trajedi", "macop"
 

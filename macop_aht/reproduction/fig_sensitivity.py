@@ -15,7 +15,7 @@ from macop_aht.methods.training import preset
 from macop_aht.reproduction.fig_ablation import WHOLE, columns, missing
 from macop_aht.reproduction.material import Material, markdown, paper, write_csv, write_text
 from macop_aht.reproduction.table1 import Cell
-from macop_aht.scenarios.drawing import COLOURS, FAINT
+from macop_aht.scenarios.palette import COLOURS, FAINT
 
 
 class Point(NamedTuple):

@@ -16,7 +16,7 @@ from macop_aht.export.bundle import group_policies
 from macop_aht.policies.protocol import Policy
 from macop_aht.reproduction.material import Material, write_csv, write_text
 from macop_aht.scenarios import build
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 SCENARIO, METHOD = "CN2", "macop"
 GROUPS, EPISODES = 10, 100  # at most; of each

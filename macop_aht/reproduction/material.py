@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from macop_aht import util
 from macop_aht.campaign.plan import CAMPAIGN, Campaign, read
 from macop_aht.evaluation.rows import Row, read_rows
 from macop_aht.runs.folder import RunFolder
@@ -79,12 +79,11 @@ def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
 
 
 def write_csv(path: Path, head: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([[*head], *lines])
+    util.write_csv(path, [head, *lines])
 
 
 def write_text(path: Path, paragraphs: Iterable[str]) -> str:
     """Paragraphs that are not empty, as a file; gives what is in it."""
     text = "\n\n".join(filter(None, paragraphs)) + "\n"
-    path.write_text(text, encoding="utf-8")
+    util.write_whole(path, text)
     return text

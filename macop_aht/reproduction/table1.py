@@ -19,7 +19,7 @@ from macop_aht import plots
 from macop_aht.evaluation.rows import Row
 from macop_aht.evaluation.statistics import bootstrap, caveat, rank_sum, worst_decile
 from macop_aht.reproduction.material import Material, markdown, paper, without, write_csv, write_text
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 ANCHOR, RIVAL = "finetune", "macop"  # what returns are scaled to, and whom the symbols compare with
 LEVEL = 0.05  # of the test

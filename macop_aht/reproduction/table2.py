@@ -17,7 +17,7 @@ from macop_aht.campaign.plan import BASE, on_sequence
 from macop_aht.evaluation.metrics import backward_transfer, forward_transfer, returns_over_time
 from macop_aht.reproduction.material import Material, markdown, mean_and_std, paper, without, write_csv, write_text
 from macop_aht.runs.folder import RunFolder
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 CALLED = {"multi-head": "macop"}  # what the paper calls a learner, where that is another name
 Direction = Literal["backward", "forward"]

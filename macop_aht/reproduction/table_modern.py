@@ -18,7 +18,7 @@ from macop_aht.evaluation.statistics import Estimate, bootstrap, caveat, interqu
 from macop_aht.reproduction.material import Material, markdown, write_csv, write_text
 from macop_aht.reproduction.table1 import RIVAL, TIERS, Pairings, notes, pairings
 from macop_aht.runs.folder import RunFolder
-from macop_aht.scenarios.drawing import COLOURS
+from macop_aht.scenarios.palette import COLOURS
 
 Scenarios = Mapping[str, Mapping[str, Pairings]]  # normalised returns by scenario, method, and seed and group
 

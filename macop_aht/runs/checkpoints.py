@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
+import math
 import os
-from collections.abc import Mapping
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+
+from macop_aht.runs.records import FormatError
+from macop_aht.util import whole_file
 
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NOTE = "note.json"
@@ -24,8 +34,18 @@ _CHUNK = 1 << 20
 _END = b"PK\x05\x06"  # begins the 22 bytes in which a ZIP archive without a comment ends
 
 
+MISFITS = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError, SyntaxError,
+    TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be written or read; the message says what still stands and what to do."""
+
+
+class MisfitError(CheckpointError):
+    """A file whose checksum is right does not hold what it should. Nobody writes over it unasked."""
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
@@ -57,18 +77,12 @@ def _files(folder: Path) -> list[Path]:
 
 def write(path: Path, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> None:
     """Write a file that is whole or not there; until then, what was there before stands. Raises `CheckpointError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
+    encoded = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
     try:
-        with open(unfinished, "w+b") as file:
-            encoded = np.frombuffer(json.dumps(note).encode(), dtype=np.uint8)
+        with whole_file(path) as file:
             np.savez(file, allow_pickle=False, **{_NOTE: encoded}, **flatten(arrays))
             _seal(file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         raise CheckpointError(
             f"cannot write {path}: {why}. Files that were written before are intact. Free disk space, then resume with --resume"
@@ -120,7 +134,7 @@ def is_unsealed(path: Path) -> bool:
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and the note of a file. Raises `CheckpointError` where its checksum is wrong."""
+    """Return the arrays and the note of a file. Raises `CheckpointError` where its checksum is wrong, or it holds neither."""
     try:
         intact, why = is_intact(path), "its checksum is wrong" if path.exists() else "it is not there"
     except OSError as error:
@@ -131,11 +145,45 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_unchecked(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and the note of a file whose checksum is not looked at."""
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    note = json.loads(arrays.pop(_NOTE).tobytes())
-    return unflatten(arrays), note
+    """Return the arrays and the note of a file whose checksum is not looked at. Raises `CheckpointError`."""
+    with fitting(path), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > path.stat().st_size:
+            raise ValueError("its content is larger than the file")
+        arrays = {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+        if len(arrays) < len(members):
+            raise ValueError("it has two arrays of the same name")
+        note = json.loads(arrays.pop(_NOTE).tobytes())
+        if not isinstance(note, dict):
+            raise ValueError("its note is no table")
+        return unflatten(arrays), note
+
+
+def _array(content: bytes) -> np.ndarray:
+    """Return the array in a member of an archive; raise ValueError where its header does not say what there is."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    shape, by_columns, kind = header(file)
+    start = file.tell()
+    if kind.kind not in "biuf" or min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != len(content) - start:
+        raise ValueError(f"an array of type {kind} and shape {shape} has {len(content) - start} bytes")
+    array = np.frombuffer(bytearray(content), kind, offset=start)  # of a bytearray, so that it can be written to
+    return array.reshape(shape, order="F" if by_columns else "C")
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Raise `MisfitError` where what a file holds does not fit what is made of it inside."""
+    try:
+        yield
+    except (CheckpointError, FormatError):
+        raise
+    except MISFITS as error:
+        raise MisfitError(
+            f"{path} does not hold what it should ({type(error).__name__}: {str(error)[:300]}). Was it written by another "
+            "version? Without this file, --resume makes the run whole again"
+        ) from error
 
 
 def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str, Any]) -> Path:
@@ -147,15 +195,22 @@ def save(folder: Path, number: int, arrays: Mapping[str, Any], note: Mapping[str
     return path
 
 
+def newest(folder: Path) -> Path:
+    """Return the file of the newest checkpoint that is intact; the folder where there is none."""
+    return next((path for path in reversed(_files(folder)) if is_intact(path)), folder)
+
+
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
     """Return the newest intact checkpoint: arrays, note, and what was wrong with newer ones. None where there is none.
 
-    Raises `CheckpointError` where there are checkpoints and all are damaged.
+    Raises `CheckpointError` where there are checkpoints and all are damaged, `MisfitError` where one is not a checkpoint.
     """
     complaints: list[str] = []
     for path in reversed(_files(folder)):
         try:
             return *read(path), complaints
+        except MisfitError:
+            raise
         except CheckpointError:
             complaints.append(f"{path.name} is damaged (its checksum is wrong); going back to the one before")
     if complaints:

@@ -25,11 +25,11 @@ from typing import Any
 from macop_aht.config import parse
 from macop_aht.runs import checkpoints
 from macop_aht.runs.lock import folder_lock
-from macop_aht.runs.records import FORMAT, SETTINGS, Summary
-from macop_aht.util import write_whole
+from macop_aht.runs.records import FORMAT, SETTINGS, Summary, read_text
+from macop_aht.util import show, write_whole
 
 RENAMED = {"alpha_keep": "alpha_distil"}  # settings
-UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, checkpoints.CheckpointError)
 
 
 def find(path: Path) -> list[Path]:
@@ -38,7 +38,7 @@ def find(path: Path) -> list[Path]:
     return [file.parent for file in found if file.is_file() and _is_earlier(file)]
 
 
-def convert(folder: Path, say: Callable[[str], None] = print) -> None:
+def convert(folder: Path, say: Callable[[str], None] = show) -> None:
     """Convert a run's folder. What cannot be read stays as it is, and is told; a resumed run does such a phase again."""
     with folder_lock(folder, "convert"):
         for path in sorted([*folder.glob("phases/*.npz"), *folder.glob("checkpoints/*.npz")]):
@@ -78,10 +78,10 @@ def _is_earlier(file: Path) -> bool:
 
 
 def _rewrite(path: Path, change: Callable[[str, Path], str], say: Callable[[str], None]) -> None:
-    text = path.read_text(encoding="utf-8")
     try:
+        text = read_text(path)
         changed = change(text, path.parent)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         say(f"{path} is damaged ({error}) and stays as it is")
         return
     if changed != text:

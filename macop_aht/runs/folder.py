@@ -16,9 +16,9 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import json
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from macop_aht.config import differences, parse, read_toml, to_toml
+from macop_aht.config import ConfigError, differences, of_file, parse, read_toml, to_toml
 from macop_aht.learner.networks import Ego, Shape, Stack, set_weights, weights
 from macop_aht.runs import checkpoints
 from macop_aht.runs.metrics import Metrics
 from macop_aht.runs.records import (
     SETTINGS,
+    DamagedError,
     Decision,
     Part,
     PhaseNote,
@@ -42,10 +43,12 @@ from macop_aht.runs.records import (
     parse_decisions,
     parse_parts,
     parts_text,
+    read_text,
     settings_text,
+    table,
 )
-from macop_aht.scenarios import build
-from macop_aht.util import write_whole
+from macop_aht.scenarios import build, find
+from macop_aht.util import clear_unfinished, require_free, write_csv, write_whole
 
 SELF_PLAY, SEQUENCE = "selfplay", "sequence"  # what stands for a method in runs of these commands
 BORROWED = "groups"  # the phase in which the groups of another run are taken
@@ -76,7 +79,10 @@ class RunFolder:
         """The run's settings as TOML has them; raise `FileNotFoundError` or `FormatError` where there are none."""
         if not self.exists:
             raise FileNotFoundError(f"{self.path} holds no run: there is no {self.settings_file.name} in it")
-        return check_format(read_toml(self.settings_file), str(self.settings_file), self.path)
+        values = check_format(read_toml(self.settings_file), str(self.settings_file), self.path)
+        with of_file(self.settings_file):
+            _check_settings(values)
+        return values
 
     @property
     def settings_hash(self) -> str:
@@ -117,18 +123,23 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
-        return (self._result if self.method == SELF_PLAY else self._summary).exists()
+        """Whether the run has come to its end. One whose mark is damaged comes there again when it is resumed."""
+        try:
+            return self._mark.exists() and bool(self._record(self._mark))
+        except DamagedError:
+            return False
 
     def require_finished(self) -> None:
         """Raise where the run has not come to its end, or files of its phases are gone."""
-        if not self.finished:
+        if not self._mark.exists():
             raise ValueError(f"the run in {self.path} is not finished; resume it with --resume first")
+        self._record(self._mark)
         phases = [] if self.method == SELF_PLAY else [decision.phase for decision in self.decisions()]
         missing = [self.phase_file(name).name for name in phases if not self.has_phase(name)]
         if missing:
             raise FileNotFoundError(
-                f"{self.path / 'phases'} lacks {', '.join(missing)}; --resume makes the run whole again"
+                f"{self.path / 'phases'} lacks {', '.join(missing)}; --resume makes the run whole again "
+                f"({self._decisions.name} says what there was)"
             )
 
     def require_ego(self) -> None:
@@ -143,25 +154,22 @@ class RunFolder:
 
     def decisions(self) -> list[Decision]:
         """What was decided so far, in order."""
-        text = self._decisions.read_text(encoding="utf-8")
-        return parse_decisions(text, str(self._decisions), self.path)
+        return parse_decisions(read_text(self._decisions), str(self._decisions), self.path)
 
     def summary(self) -> Summary:
         """What a finished run has come to."""
-        values = json.loads(self._summary.read_text(encoding="utf-8"))
-        return Summary.parse(values, str(self._summary), self.path)
+        return Summary.parse(self._record(self._summary), str(self._summary), self.path)
 
     def result(self) -> SelfPlayResult:
         """What a finished run of self-play has come to."""
-        values = json.loads(self._result.read_text(encoding="utf-8"))
-        return SelfPlayResult.parse(values, str(self._result), self.path)
+        return SelfPlayResult.parse(self._record(self._result), str(self._result), self.path)
 
     @property
     def order(self) -> list[str]:
         """The groups in the order in which the ego has learnt with them; where it met all at once, as they are numbered."""
         decisions = self.decisions()
         lessons = [decision.group for decision in decisions if decision.group is not None]
-        return lessons or list(decisions[0].groups or ())
+        return lessons or [name for decision in decisions[:1] for name in decision.groups or ()]
 
     @property
     def met(self) -> list[str]:
@@ -171,8 +179,13 @@ class RunFolder:
     def parts(self) -> list[Part]:
         """How long each part of the run took, and with what code; those that are known."""
         try:
-            return parse_parts(self._parts.read_text(encoding="utf-8"), str(self._parts), self.path)
-        except (OSError, ValueError, KeyError, TypeError):
+            return parse_parts(self._record(self._parts), str(self._parts), self.path)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            warnings.warn(
+                f"{self._parts} cannot be read ({error}); the minutes of earlier parts are lost", stacklevel=2
+            )
             return []
 
     @property
@@ -190,10 +203,16 @@ class RunFolder:
     def ego(self, device: Any = "cpu") -> Ego:
         """The ego of a finished run."""
         self.require_ego()
-        arrays, note = self.read_phase([name for name in self.phases if name.startswith("ego-")][-1])
-        ego = Ego(self._shape, note.heads or 0).to(device)
-        set_weights(ego, arrays["ego"])
-        return ego
+        phases = [name for name in self.phases if name.startswith("ego-")]
+        if not phases:
+            raise FileNotFoundError(
+                f"{self.path / 'phases'} lacks the phases of the ego; --resume makes the run whole again"
+            )
+        arrays, note = self.read_phase(phases[-1])
+        with checkpoints.fitting(self.phase_file(phases[-1])):
+            ego = Ego(self._shape, note.heads or 0).to(device)
+            set_weights(ego, arrays["ego"])
+            return ego
 
     def generated(self, device: Any = "cpu") -> dict[str, Stack]:
         """Every group that the run has generated and kept so far, by name; the teams of a run of self-play."""
@@ -202,26 +221,32 @@ class RunFolder:
         found: dict[str, Stack] = {}
         for phase in self.phases:
             if phase.startswith("population-"):
-                arrays, note = self.read_phase(phase)
-                found |= self._named(arrays["net"], note.names or [], device)
+                found |= self._named(phase, device)
         return found
 
     def groups(self, device: Any = "cpu") -> dict[str, Stack]:
         """The groups of a run by name, its own or borrowed ones; those too that its ego had no lesson with."""
         if not self.has_phase(BORROWED):
             return self.generated(device)
-        arrays, note = self.read_phase(BORROWED)
-        return self._named(arrays["net"], note.names or [], device)
+        return self._named(BORROWED, device)
 
     def _teams(self, device: Any) -> dict[str, Stack]:
         found = checkpoints.load(self.checkpoints)
         if found is None:
             raise ValueError(f"the run in {self.path} has no checkpoint")
-        average = found[0]["learner"]["average"]
-        count = len(next(iter(average.values())))
-        return self._named(average, [str(k) for k in range(count)], device)
+        with checkpoints.fitting(checkpoints.newest(self.checkpoints)):
+            learner = found[0]["learner"]
+            trained = learner.get("average", learner["net"])  # PPO averages no weights
+            count = len(next(iter(trained.values())))
+            return self._stacks(trained, [str(k) for k in range(count)], device)
 
-    def _named(self, arrays: Mapping[str, np.ndarray], names: Sequence[str], device: Any) -> dict[str, Stack]:
+    def _named(self, phase: str, device: Any) -> dict[str, Stack]:
+        """The groups in a phase's file by name."""
+        arrays, note = self.read_phase(phase)
+        with checkpoints.fitting(self.phase_file(phase)):
+            return self._stacks(arrays["net"], note.names or [], device)
+
+    def _stacks(self, arrays: Mapping[str, np.ndarray], names: Sequence[str], device: Any) -> dict[str, Stack]:
         net = Stack(self._shape, len(names)).to(device)
         set_weights(net, arrays)
         return {name: Stack.gather([(net, k)]) for k, name in enumerate(names)}
@@ -239,12 +264,13 @@ class RunFolder:
         """
         if self.exists:
             self._check_same(run, resume)
-            return
-        if resume and not self.path.exists():
+        elif resume and not self.path.exists():
             raise FileNotFoundError(f"there is no run in {self.path} to resume; leave out --resume to start one")
-        if self.path.exists() and any(self.path.iterdir()):
-            raise FileExistsError(f"{self.path} is not empty and holds no run; choose another folder")
-        write_whole(self.settings_file, settings_text(run))
+        else:
+            require_free(self.path, " and holds no run")
+            write_whole(self.settings_file, settings_text(run))
+        for folder in (self.path, self.path / "phases", self.checkpoints):
+            clear_unfinished(folder)
 
     def _check_same(self, run: Any, resume: bool) -> None:
         if not resume:
@@ -271,7 +297,8 @@ class RunFolder:
         """The arrays and the note of a phase; raise `CheckpointError` where the file is damaged."""
         path = self.phase_file(name)
         arrays, note = checkpoints.read(path)
-        return arrays, PhaseNote.parse(note, str(path), self.path)
+        with checkpoints.fitting(path):
+            return arrays, PhaseNote.parse(note, str(path), self.path)
 
     def write_phase(self, name: str, arrays: Mapping[str, Any], note: PhaseNote) -> None:
         checkpoints.write(self.phase_file(name), arrays, note.values())
@@ -281,6 +308,8 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self._decisions, "w" if first else "a", encoding="utf-8") as file:
             file.write(decision.line())
+            file.flush()
+            os.fsync(file.fileno())
 
     def metrics(self, kept: int) -> Metrics:
         """Open the metrics, of which `kept` bytes stand."""
@@ -288,7 +317,7 @@ class RunFolder:
 
     def curve(self) -> list[dict[str, Any]]:
         """The lines of the metrics: step, return, losses, and the phase where a run has several."""
-        return [json.loads(line) for line in self._metrics.read_text(encoding="utf-8").splitlines()]
+        return [table(line, str(self._metrics)) for line in read_text(self._metrics).splitlines()]
 
     def add_part(self, part: Part) -> list[Part]:
         """Note a part of the run; return all that are known. Never stops a run."""
@@ -309,8 +338,9 @@ class RunFolder:
     def write_report(self, text: str, matrix: np.ndarray, names: Sequence[str]) -> None:
         """Write the table of a finished run, and the returns of heads with groups: (K,P)."""
         write_whole(self.path / "summary.md", text)
-        with open(self.path / "crossplay.csv", "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([["head", *names], *([k, *row] for k, row in enumerate(matrix.tolist()))])
+        write_csv(
+            self.path / "crossplay.csv", [["head", *names], *([k, *row] for k, row in enumerate(matrix.tolist()))]
+        )
 
     def write_summary(self, summary: Summary) -> None:
         """Mark the run as finished."""
@@ -321,6 +351,15 @@ class RunFolder:
         write_whole(self._result, result.text())
 
     # --- Files
+
+    @staticmethod
+    def _record(path: Path) -> dict[str, Any]:
+        return table(read_text(path), str(path))
+
+    @property
+    def _mark(self) -> Path:
+        """The record that is written last of all."""
+        return self._result if self.method == SELF_PLAY else self._summary
 
     @property
     def _metrics(self) -> Path:
@@ -341,6 +380,18 @@ class RunFolder:
     @property
     def _parts(self) -> Path:
         return self.path / "parts.json"
+
+
+def _check_settings(values: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` or `KeyError` unless the settings that every kind of run has are of the right type."""
+    kinds = {"scenario": str, "method": str, "seed": int, "config": dict}
+    given = {"method": SELF_PLAY, "seed": 0, "config": {}, **values}
+    for name, kind in kinds.items():
+        if not isinstance(given.get(name), kind):
+            raise ConfigError(f"{name} is {str(given.get(name))[:60]!r}; it must be of type {kind.__name__}")
+    if not isinstance(given["config"].get("groups", ""), str):
+        raise ConfigError("config.groups must be the path of a run")
+    find(given["scenario"])
 
 
 def fingerprint(group: Stack) -> bytes:

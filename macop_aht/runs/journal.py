@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from macop_aht.learner.training import Progress
-from macop_aht.runs.checkpoints import CheckpointError
+from macop_aht.runs.checkpoints import CheckpointError, MisfitError, fitting
 from macop_aht.runs.folder import RunFolder
 from macop_aht.runs.metrics import LOG_EVERY, Metrics
 from macop_aht.runs.records import Decision, PhaseNote
+from macop_aht.util import show
 
 
 class Kept(Protocol):
@@ -52,7 +53,7 @@ class Journal:
     def __init__(
         self,
         folder: Path,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = show,
         show: Callable[[Status], None] | None = None,
     ) -> None:
         """`say` is told what was decided, `show` how far the phase is that is being trained."""
@@ -76,6 +77,8 @@ class Journal:
         else:
             result, note = found
             self._kept_metrics, self._spent = note.metrics, self._spent + note.steps
+            if self._metrics:  # a phase before was done again
+                self._metrics.keep(note.metrics)
         self._decide(replace(result.decision, phase=name))
         return result
 
@@ -106,10 +109,13 @@ class Journal:
             return None
         try:
             arrays, note = self.folder.read_phase(name)
+            with fitting(self.folder.phase_file(name)):
+                return kind.load(setup, arrays, note), note
+        except MisfitError:
+            raise
         except CheckpointError:
             self._say(f"{name}.npz is damaged (its checksum is wrong); doing this phase again")
             return None
-        return kind.load(setup, arrays, note), note
 
     def _decide(self, decision: Decision) -> None:
         self.folder.add_decision(decision, first=not self.decisions)

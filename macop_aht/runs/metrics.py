@@ -17,6 +17,7 @@ class Metrics:
         """`kept` bytes of an earlier part of the run stand; what came after the last checkpoint is written again."""
         self._path = path
         self._path.touch()
+        self._before = path.read_bytes()
         os.truncate(self._path, min(kept, self._path.stat().st_size))
         self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
         try:
@@ -25,6 +26,11 @@ class Metrics:
             self._board: Any = SummaryWriter(str(board))
         except ImportError:
             self._board = None
+
+    def keep(self, end: int) -> None:
+        """Have the lines of an earlier part of the run stand too, up to the byte `end`."""
+        self._file.write(self._before[self.size : end].decode(errors="replace"))
+        self._file.flush()
 
     def write(self, step: int, values: dict[str, float], phase: str = "") -> None:
         """Write a line; `step` is of that phase, where a run has several."""

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from macop_aht.config import to_toml
+from macop_aht.config import ConfigError, from_mapping, to_toml
+from macop_aht.util import read_limited
 
 FORMAT = 2  # of run folders and of every record in them; 1 had none written down
 SETTINGS = "run.toml"  # the file in which a run's settings are
+PHASE = re.compile(r"(?=.{0,64}$)[a-z]+(-[a-z0-9]+)*|")  # what a phase may be called, as its file is called so too
+LIMIT = 256 << 20  # bytes of a record's file
+REMEDY = "--resume makes the run whole again"
 T = TypeVar("T")
 
 
@@ -32,6 +37,29 @@ def holds_run(folder: Path | str) -> bool:
 
 class FormatError(ValueError):
     """A file is of another format than this version reads; the message says what to do."""
+
+
+class DamagedError(FormatError):
+    """A record cannot be read; the message has its file and what to do."""
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a record's file; raise `DamagedError` where it is none, or is too long."""
+    try:
+        return read_limited(path, LIMIT).decode("utf-8")
+    except ValueError as error:
+        raise DamagedError(f"{path} is damaged ({error}); {REMEDY}") from error
+
+
+def table(text: str, where: str, remedy: str = REMEDY) -> dict[str, Any]:
+    """Return a table of JSON; raise `DamagedError` where the text is none."""
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ValueError("it is no table of keys and values")
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{where} is damaged ({error}); {remedy}") from error
+    return found
 
 
 def check_format(values: Mapping[str, Any], where: str, convert: Path | str, current: int = FORMAT) -> dict[str, Any]:
@@ -51,13 +79,11 @@ def as_values(record: Any) -> dict[str, Any]:
 
 
 def from_values(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Return the record with these values; raise `FormatError` where keys are unknown or missing."""
-    known = {own.name for own in fields(kind)}  # type: ignore[arg-type]
-    strange = sorted(set(values) - known)
-    if strange:
-        raise FormatError(f"{where} has the unknown key {strange[0]!r}; was it written by another version?")
+    """Return the record with these values; raise `FormatError` where keys are unknown or missing, or values of other types."""
     try:
-        return kind(**values)
+        return from_mapping(kind, values)
+    except ConfigError as error:
+        raise FormatError(f"{where}: {error}. Was it written by another version?") from error
     except TypeError as error:
         raise FormatError(f"{where} lacks a key: {error}") from error
 
@@ -87,6 +113,10 @@ class Decision:
     heads: int | None = None  # heads of the ego after the phase
     returns: list[float] | None = None  # return of the ego with every group
 
+    def __post_init__(self) -> None:
+        if not PHASE.fullmatch(self.phase):
+            raise ConfigError(f"phase is {self.phase[:60]!r}; a phase has a name such as ego-01-00")
+
     @staticmethod
     def parse(values: Mapping[str, Any], where: str) -> Decision:
         return from_values(Decision, values, where)
@@ -98,7 +128,7 @@ class Decision:
 
 def parse_decisions(text: str, where: str, convert: Path | str) -> list[Decision]:
     """Return the decisions of a file, in the order in which they were made."""
-    lines = [check_format(json.loads(line), where, convert) for line in text.splitlines()]
+    lines = [check_format(table(line, where), where, convert) for line in text.splitlines()]
     return [Decision.parse(line, where) for line in lines]
 
 
@@ -115,9 +145,7 @@ class PhaseNote:
 
     @staticmethod
     def parse(values: Mapping[str, Any], where: str, convert: Path | str) -> PhaseNote:
-        own = check_format(values, where, convert)
-        decision = Decision.parse(own.get("decision", {}), where)
-        return from_values(PhaseNote, {**own, "decision": decision}, where)
+        return from_values(PhaseNote, {"decision": {}, **check_format(values, where, convert)}, where)
 
     def values(self) -> dict[str, Any]:
         """Return the note for a file."""
@@ -179,11 +207,16 @@ class Part:
     commit: str  # of the code that ran
 
 
-def parse_parts(text: str, where: str, convert: Path | str) -> list[Part]:
+@dataclass(frozen=True)
+class Parts:
+    """All parts of a run: `parts.json`."""
+
+    parts: list[Part]
+
+
+def parse_parts(values: Mapping[str, Any], where: str, convert: Path | str) -> list[Part]:
     """Return the parts in order."""
-    values = json.loads(text)
-    own = check_format(values if isinstance(values, dict) else {}, where, convert)
-    return [from_values(Part, part, where) for part in own["parts"]]
+    return from_values(Parts, check_format(values, where, convert), where).parts
 
 
 def parts_text(parts: Sequence[Part]) -> str:
@@ -207,9 +240,15 @@ def iterations(decisions: Sequence[Decision]) -> list[Iteration]:
     for decision in decisions:
         if decision.groups is not None:  # a new iteration, which the heads of the ego's phases behind it belong to
             known |= set(decision.groups)
-            number, heads = max(int(decision.phase.split("-")[1]), 1), found[-1].heads if found else 0
+            number, heads = max(_number(decision.phase), 1), found[-1].heads if found else 0
             compatible = math.nan if decision.compatibility is None else decision.compatibility
             found.append(Iteration(number, len(known), heads, compatible))
-        else:
+        elif found:
             found[-1] = found[-1]._replace(heads=decision.heads or 0)
     return found
+
+
+def _number(phase: str) -> int:
+    """Return the iteration in a phase's name; 0 where there is none."""
+    digits = re.search(r"-([0-9]{1,9})\b", phase)
+    return int(digits[1]) if digits else 0

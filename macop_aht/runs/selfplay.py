@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from macop_aht.config import from_mapping
+from macop_aht.config import LARGEST, at_least, from_mapping, of_file, within
 from macop_aht.learner.device import choose_device
 from macop_aht.learner.phase import AnyTraining
 from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
@@ -21,6 +22,7 @@ from macop_aht.runs.lock import folder_lock
 from macop_aht.runs.metrics import LOG_EVERY, Metrics
 from macop_aht.runs.records import SelfPlayResult
 from macop_aht.scenarios import build
+from macop_aht.util import show
 
 CHECKPOINT_SHARE = 0.05  # of the time that checkpoints may take
 
@@ -34,6 +36,10 @@ class SelfPlayRun:
     threads: int = 1
     training: SelfPlayConfig = field(default_factory=SelfPlayConfig)
 
+    def __post_init__(self) -> None:
+        within(self, 0, LARGEST, "seed")
+        at_least(self, 1, "threads")
+
 
 def self_play(
     run: SelfPlayRun,
@@ -42,7 +48,7 @@ def self_play(
     device: str = "auto",
     checkpoint_every: float = 60.0,  # seconds; 0: after every step
     watch: Callable[[Progress], None] | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = show,
 ) -> SelfPlayResult:
     """Train, or go on training, to the end; return every team's greedy self-play return. The folder is then finished.
 
@@ -76,9 +82,11 @@ def _restore(training: AnyTraining, folder: RunFolder, say: Callable[[str], None
     arrays, note, complaints = found
     for complaint in complaints:
         say(complaint)
-    training.load_state(arrays, note)
+    with checkpoints.fitting(checkpoints.newest(folder.checkpoints)):
+        training.load_state(arrays, note)
+        kept = operator.index(note["metrics"])
     say(f"resuming at step {training.progress.steps} of {training.steps}")
-    return note["metrics"]
+    return kept
 
 
 def _loop(
@@ -110,4 +118,5 @@ def read_run(folder: Path) -> SelfPlayRun:
     own = RunFolder(folder)
     if own.method != SELF_PLAY:
         raise ValueError(f"the run in {folder} is one of macop train, not of macop selfplay")
-    return from_mapping(SelfPlayRun, own.settings)
+    with of_file(own.settings_file):
+        return from_mapping(SelfPlayRun, own.settings)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import re
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from macop_aht import paths
 from macop_aht.scenarios.combat import MARINE, ZEALOT, Combat, Unit, zealot_circle
+from macop_aht.scenarios.external import External, ExternalError, from_smac, use_workers
 from macop_aht.scenarios.lbf import LevelBasedForaging
 from macop_aht.scenarios.particle import CooperativeNavigation, PredatorPrey
 from macop_aht.scenarios.spec import Family, Kernels, Script, World, circle
@@ -18,6 +21,8 @@ __all__ = [
     "ZEALOT",
     "Combat",
     "CooperativeNavigation",
+    "External",
+    "ExternalError",
     "Family",
     "Kernels",
     "LevelBasedForaging",
@@ -30,6 +35,8 @@ __all__ = [
     "build_with",
     "circle",
     "find",
+    "from_smac",
+    "use_workers",
 ]
 
 
@@ -83,14 +90,41 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario of that name.
+    """Return the scenario of that name. `my_module:make_env` is an environment of the user's.
 
     Raises `KeyError` with a suggestion where there is none.
     """
     if name in SCENARIOS:
         return SCENARIOS[name]
+    if isinstance(name, str) and ":" in name:
+        return _of_module(name)
     other_case = next((known for known in SCENARIOS if known.lower() == str(name).lower()), str(name))
     raise KeyError(f"unknown scenario {name!r}; {hint(other_case, SCENARIOS)}")
+
+
+def _of_module(spec: str) -> Scenario:
+    """Return the environment that `my_module:make_env` makes as a scenario, which is then known as `my_module_make_env`.
+
+    The module may have a function that makes environments, or a family such as `External(...)`.
+    """
+    where, _, what = spec.partition(":")
+    name = re.sub(r"\W", "_", spec)
+    if name in SCENARIOS:
+        return SCENARIOS[name]
+    try:
+        module = paths.module(where)
+    except ModuleNotFoundError as error:
+        if error.name != where.partition(".")[0]:
+            raise
+        raise KeyError(
+            f"unknown scenario {spec!r}: there is no module {where!r} here; MODULE:FUNCTION is looked for from the working folder"
+        ) from error
+    if not hasattr(module, what):
+        raise KeyError(f"unknown scenario {spec!r}; {where} has no {what!r}. {hint(what, vars(module))}")
+    made = getattr(module, what)
+    family = made if callable(getattr(made, "build", None)) else External(make=made)
+    SCENARIOS[name] = Scenario(name, family, f"the environment that {spec} makes")
+    return SCENARIOS[name]
 
 
 @lru_cache(maxsize=64)
@@ -121,10 +155,14 @@ def build_with(scenario: str | Scenario | Family | World, changes: dict[str, Any
     if isinstance(scenario, str):
         scenario = find(scenario)
     family = scenario.family if isinstance(scenario, Scenario) else scenario
-    allowed = [*also, *(field.name for field in fields(family))]  # type: ignore[arg-type]
+    if not is_dataclass(family) or isinstance(family, type):
+        raise TypeError(
+            f"scenario is {family!r}; give a name such as 'LBF4', or a family such as LevelBasedForaging(...)"
+        )
+    allowed = [*also, *(field.name for field in fields(family))]
     for name in changes:
         if name == "max_episode_steps":
-            raise TypeError("unknown parameter 'max_episode_steps'; the scenarios call it 'limit'")
+            raise TypeError("got an unexpected keyword argument 'max_episode_steps'; the scenarios call it 'limit'")
         if name not in allowed:
-            raise TypeError(f"unknown parameter {name!r}; {hint(name, allowed)}")
-    return _build(replace(family, **changes) if changes else family)  # type: ignore[type-var]
+            raise TypeError(f"got an unexpected keyword argument {name!r}; {hint(name, allowed)}")
+    return _build(replace(family, **changes) if changes else family)

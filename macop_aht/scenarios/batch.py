@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import streams
 from macop_aht.scenarios.binding import bind
 from macop_aht.scenarios.spec import World
+from macop_aht.util import require_memory
 
 
 @njit(cache=True)
@@ -33,6 +35,13 @@ def _settle(clock, limit, reward, terminated, truncated, score):
         score[b] += reward[b]
 
 
+def _bytes(world: World) -> int:
+    """Return about how many bytes an environment takes, with teammates in it."""
+    state = sum(part.nbytes for part in world.allocate(1) or ())
+    agent = 4 * len(world.observations) + len(world.actions) + 100
+    return state + world.n_agents * agent + 8 * (world.reset_draws + world.step_draws)
+
+
 class Batch:
     """B environments of one world, without teammates: the caller gives every agent's action.
 
@@ -43,9 +52,17 @@ class Batch:
     Until then its entries in the arrays are meaningless.
 
     The arrays are changed in place and never replaced. To set a state from outside, write into `state` and call `look`.
+
+    `shaped` and `shaped_score` are what is learnt from. Only worlds with shaped rewards have others than `reward` and `score`.
+    `void` (B,) says where an episode ended without a result; it must be played again.
     """
 
+    most: int | None = None  # episodes that are best played at the same time; None: any number
+
     def __init__(self, world: World, size: int) -> None:
+        require_memory(
+            size * _bytes(world), f"{size:,} environments", "make fewer of them, such as with num_envs or --envs"
+        )
         self.world, self.size = world, size
         self.state = world.allocate(size)
         self.obs = np.zeros((size, world.n_agents, len(world.observations)), dtype=np.float32)
@@ -55,6 +72,8 @@ class Batch:
         self.truncated = np.zeros(size, dtype=np.bool_)
         self.clock = np.zeros(size, dtype=np.int64)  # steps of this episode
         self.score = np.zeros(size)  # return of this episode
+        self.shaped, self.shaped_score = self.reward, self.score
+        self.void = np.zeros(size, dtype=np.bool_)
         self.episode = np.full(size, -1, dtype=np.int64)
         self._action = np.zeros((size, world.n_agents), dtype=np.int64)
         self._rows, self._all = np.ones((2, size), dtype=np.bool_)
@@ -116,3 +135,21 @@ class Batch:
         out = np.zeros((self.size, self.world.state_dim), dtype=np.float32)
         self.world.kernels.global_state(self.world.params, self.state, out)
         return out
+
+    def state_arrays(self) -> dict[str, Any]:
+        """Return where every episode stands, for a checkpoint."""
+        return {"world": self.state._asdict(), "clock": self.clock, "episode": self.episode, "score": self.score}
+
+    def load_arrays(self, arrays: Mapping[str, Any]) -> np.ndarray:
+        """Restore what `state_arrays` returned. Returns where that has failed: nowhere, (B,) bool."""
+        for name, array in arrays["world"].items():
+            getattr(self.state, name)[:] = array
+        for name in ("clock", "episode", "score"):
+            getattr(self, name)[:] = arrays[name]
+        self.look()
+        return np.zeros(self.size, dtype=np.bool_)
+
+
+def make_batch(world: World, size: int) -> Batch:
+    """Return so many environments of a world."""
+    return Batch(world, size) if world.make_batch is None else world.make_batch(world, size)

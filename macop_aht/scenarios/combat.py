@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from macop_aht.scenarios import combat_kernels, combat_scripts
-from macop_aht.scenarios.combat_kernels import LOOPS_PER_SECOND, LOOPS_PER_STEP, MOVE_LENGTH, SIZE, Params, State
+from macop_aht.scenarios.combat_kernels import (
+    COOLDOWN_SCALE,
+    LOOPS_PER_SECOND,
+    LOOPS_PER_STEP,
+    MOVE_LENGTH,
+    SIZE,
+    Params,
+    State,
+)
+from macop_aht.scenarios.scene import Area, Body, Gauge, Ring, Scene, seat_role
 from macop_aht.scenarios.spec import (
     Kernels,
     Point,
@@ -23,9 +32,6 @@ from macop_aht.scenarios.spec import (
     require_teammate,
     whole,
 )
-
-if TYPE_CHECKING:
-    from macop_aht.scenarios.drawing import Canvas
 
 
 @dataclass(frozen=True)
@@ -265,10 +271,23 @@ class Combat:
             reset_draws=2 * (n + m),
             step_draws=0,
             scripts=combat_scripts.scripts(self),
-            draw=self._draw,
+            scene=self._scene,
             outcome=self._outcome,
             info=self._info,
+            state_bounds=self._state_bounds(n * len(actions)),
         )
+
+    def _state_bounds(self, last_actions: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds of the global state, whose last entries are the last actions."""
+        low, high = [], []
+        for unit in self.allies:
+            low += [0.0, 0.0, -0.5, -0.5]
+            high += [1.0, unit.cooldown * LOOPS_PER_SECOND / COOLDOWN_SCALE, 0.5, 0.5]
+        for unit in self.enemies:
+            low += [0.0, -0.5, -0.5, *([0.0] if unit.shield else [])]
+            high += [1.0, 0.5, 0.5, *([1.0] if unit.shield else [])]
+        bounds = low + [0.0] * last_actions, high + [1.0] * last_actions
+        return np.array(bounds[0], dtype=np.float32), np.array(bounds[1], dtype=np.float32)
 
     def _params(self) -> Params:
         units = self.allies + self.enemies
@@ -331,22 +350,24 @@ class Combat:
         groups = sorted({group for group, gone in zip(self.groups, dead, strict=True) if gone})
         return "beat " + " ".join(map(str, groups)) if groups else ""
 
-    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        canvas.area(0.0, 0.0, SIZE, SIZE)
-        n = len(self.allies)
-        for e, (x, y) in enumerate(state.post[b]):
-            if state.health[b, n + e] > 0:
-                canvas.ring(x, y, self.acquire, "enemy")
-        for u, unit in enumerate(self.allies + self.enemies):
-            if state.health[b, u] <= 0:
-                continue
-            x, y = state.pos[b, u]
-            role = "enemy" if u >= n else "ego" if u < self.controllable else "mate"
-            glyph = str(u) if u < n else "m" if unit.name == "marine" else unit.name[0].upper()
-            canvas.disc(x, y, unit.radius, role, glyph=glyph)
-            canvas.bar(x, y + unit.radius + 0.55, 1.6, state.health[b, u] / unit.health, "health")
-            if unit.shield:
-                canvas.bar(x, y + unit.radius + 0.95, 1.6, state.shield[b, u] / unit.shield, "shield")
+    def _scene(self, state: State, b: int) -> Scene:
+        n, alive = len(self.allies), state.health[b] > 0
+        posts = enumerate(state.post[b].tolist())
+        rings = [Ring(x, y, self.acquire, "enemy") for e, (x, y) in posts if alive[n + e]]
+        bodies = [self._body(state, b, u) for u in np.flatnonzero(alive).tolist()]
+        return Scene(Area(0.0, 0.0, SIZE, SIZE), tuple(bodies), tuple(rings))
+
+    def _body(self, state: State, b: int, u: int) -> Body:
+        n, unit, (x, y) = len(self.allies), (self.allies + self.enemies)[u], state.pos[b, u].tolist()
+        gauges = [Gauge(float(state.health[b, u]) / unit.health, "health")]
+        if unit.shield:
+            gauges.append(Gauge(float(state.shield[b, u]) / unit.shield, "shield"))
+        if u < n:
+            role, name = seat_role(u, self.controllable), str(u)
+            return Body(f"agent{u}", x, y, unit.radius, role, name, name, agent=u, gauges=tuple(gauges))
+        own, glyph = u - n, "m" if unit.name == "marine" else unit.name[0].upper()
+        looks: dict[str, Any] = {"label": str(own), "glyph": glyph, "gauges": tuple(gauges)}
+        return Body(f"enemy{own}", x, y, unit.radius, "enemy", action=combat_kernels.ATTACK + own, **looks)
 
 
 def zealot_circle(count: int = 6, radius: float = 11.0) -> Combat:

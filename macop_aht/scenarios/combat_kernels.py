@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from macop_aht.compiling import njit
 
 LOOPS_PER_SECOND: Final = 22.4
 LOOPS_PER_STEP: Final = 8

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios.combat_kernels import (
     ATTACK,
     DISTANCE,

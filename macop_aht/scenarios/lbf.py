@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import lbf_scripts
 from macop_aht.scenarios.lbf_scripts import FREE, MOVES, WALL
+from macop_aht.scenarios.scene import Area, Body, Scene, seat_role
 from macop_aht.scenarios.spec import Cell, Kernels, World, cell, cells, make_whole, require, require_teammate
-
-if TYPE_CHECKING:
-    from macop_aht.scenarios.drawing import Canvas
 
 
 class Params(NamedTuple):
@@ -304,7 +302,7 @@ class LevelBasedForaging:
             reset_draws=2 * self.n_agents,
             step_draws=0,
             scripts=lbf_scripts.scripts(content, self.foods, self.meetings, self.n_agents),
-            draw=self._draw,
+            scene=self._scene,
             outcome=self._outcome,
         )
 
@@ -325,16 +323,21 @@ class LevelBasedForaging:
             return "from " + " ".join(f"{row},{col}" for row, col in state.pos[b])
         return "food " + " ".join(f"{row},{col}" for row, col in collected)
 
-    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
+    def _scene(self, state: State, b: int) -> Scene:
         rows, cols = self.shape
-        canvas.area(0, 0, cols, rows)
-        for row in range(rows):
-            for col in range(cols):
-                canvas.tile(col + 0.5, rows - row - 0.5, dark=(row + col) % 2 == 1)
-        for f, (row, col) in enumerate(self.foods):
-            if state.food[b, f] > 0:
-                canvas.disc(col + 0.5, rows - row - 0.5, 0.3, "food", label=str(state.food[b, f]), glyph="F")
-        for i in range(self.n_agents):
-            row, col = state.pos[b, i]
-            role = "ego" if i < self.controllable else "mate"
-            canvas.disc(col + 0.5, rows - row - 0.5, 0.36, role, label=str(state.level[b, i]), glyph=str(i))
+
+        def body(key: str, row: int, col: int, **looks: Any) -> Body:
+            return Body(key, col + 0.5, rows - row - 0.5, **looks)
+
+        levels, places = state.food[b].tolist(), state.pos[b].tolist()
+        things = [
+            body(f"food{f}", *self.foods[f], radius=0.3, role="food", label=str(level), glyph="F")
+            for f, level in enumerate(levels)
+            if level > 0
+        ]
+        for i, level in enumerate(state.level[b].tolist()):
+            role = seat_role(i, self.controllable)
+            things.append(
+                body(f"agent{i}", *places[i], radius=0.36, role=role, label=str(level), glyph=str(i), agent=i)
+            )
+        return Scene(Area(0, 0, cols, rows), tuple(things), grid=self.shape)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios.spec import Cell, Script
 
 FOOD, NEAREST, FARTHEST, FOLLOW, WAIT, VIA = range(6)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios import particle_scripts
 from macop_aht.scenarios.particle_scripts import DAMPING, DT, MOVES, OTHERS, SELF, VELOCITY
+from macop_aht.scenarios.scene import Area, Body, Ring, Scene, seat_role
 from macop_aht.scenarios.spec import (
     Kernels,
     Point,
@@ -29,9 +30,6 @@ from macop_aht.scenarios.spec import (
     require_teammate,
 )
 from macop_aht.util import hint
-
-if TYPE_CHECKING:
-    from macop_aht.scenarios.drawing import Canvas
 
 CONTACT_FORCE: Final = 100.0
 CONTACT_MARGIN: Final = 1e-3
@@ -286,7 +284,7 @@ def _world(
         reset_draws=2 * (bodies + landmarks),
         step_draws=step_draws,
         scripts=scripts,
-        draw=family._draw,
+        scene=family._scene,
         outcome=family._outcome,
     )
 
@@ -409,13 +407,13 @@ class PredatorPrey:
         caught = farthest <= 2 * (self.radius + self.prey_radius)
         return f"prey {np.where(caught, farthest, np.inf).argmin()}" if caught.any() else ""
 
-    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        _show_all(canvas, state, b)
-        for e, (x, y) in enumerate(state.pos[b]):
-            if e >= self.n_agents:
-                canvas.ring(x, y, 2 * (self.radius + self.prey_radius), "prey")
-                canvas.disc(x, y, self.prey_radius, "prey", glyph="o")
-        _draw_agents(canvas, state.pos[b, : self.n_agents], self.controllable, self.radius)
+    def _scene(self, state: State, b: int) -> Scene:
+        places, near = state.pos[b].tolist(), 2 * (self.radius + self.prey_radius)
+        prey = places[self.n_agents :]
+        bodies = [Body(f"prey{k}", x, y, self.prey_radius, "prey", glyph="o") for k, (x, y) in enumerate(prey)]
+        rings = [Ring(x, y, near, "prey") for x, y in prey]
+        agents = _agents(places[: self.n_agents], self.controllable, self.radius)
+        return Scene(_area(state, b), (*bodies, *agents), tuple(rings))
 
 
 @dataclass(frozen=True)
@@ -520,20 +518,22 @@ class CooperativeNavigation:
         covered = (distance < self.near * 2 * self.radius).any(axis=0)
         return "landmarks " + " ".join(str(nearest) for nearest in distance.argmin(axis=1)) if covered.all() else ""
 
-    def _draw(self, canvas: Canvas, state: State, b: int) -> None:
-        _show_all(canvas, state, b)
-        for x, y in state.landmark[b]:
-            canvas.ring(x, y, self.near * 2 * self.radius, "landmark")
-            canvas.disc(x, y, self.radius, "landmark", glyph="x")
-        _draw_agents(canvas, state.pos[b], self.controllable, self.radius)
+    def _scene(self, state: State, b: int) -> Scene:
+        places = state.landmark[b].tolist()
+        landmarks = [Body(f"landmark{k}", x, y, self.radius, "landmark", glyph="x") for k, (x, y) in enumerate(places)]
+        rings = [Ring(x, y, self.near * 2 * self.radius, "landmark") for x, y in places]
+        agents = _agents(state.pos[b].tolist(), self.controllable, self.radius)
+        return Scene(_area(state, b), (*landmarks, *agents), tuple(rings))
 
 
-def _show_all(canvas: Canvas, state: State, b: int) -> None:
-    """Set the shown area so that all bodies and landmarks are inside; the plane has no walls."""
+def _area(state: State, b: int) -> Area:
+    """Return a square with all bodies and landmarks inside; the plane has no walls."""
     half = max(1.6, float(np.abs(np.concatenate([state.pos[b], state.landmark[b]])).max()) + 0.3)
-    canvas.area(-half, -half, half, half)
+    return Area(-half, -half, half, half)
 
 
-def _draw_agents(canvas: Canvas, pos: np.ndarray, controllable: int, radius: float) -> None:
-    for i, (x, y) in enumerate(pos):
-        canvas.disc(x, y, radius, "ego" if i < controllable else "mate", label=str(i), glyph=str(i))
+def _agents(places: list[list[float]], controllable: int, radius: float) -> list[Body]:
+    return [
+        Body(f"agent{i}", x, y, radius, seat_role(i, controllable), label=str(i), glyph=str(i), agent=i)
+        for i, (x, y) in enumerate(places)
+    ]

@@ -10,8 +10,8 @@ from itertools import permutations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from macop_aht.compiling import njit
 from macop_aht.scenarios.spec import Point, Script
 
 PREY, NEAREST_PREY, EGOS_PREY, FLANKER = range(4)

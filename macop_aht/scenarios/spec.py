@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from macop_aht.scenarios.drawing import Canvas
+    from macop_aht.scenarios.batch import Batch
+    from macop_aht.scenarios.scene import SceneOf
 
 Cell = tuple[int, int]
 Point = tuple[float, float]
+MOST = 10**9  # of anything that is counted
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,14 @@ class Script:
     argument: int = 0  # which corner, prey, landmark or post
     memory: int = 0  # columns of its memory
     draws: int = 0  # random draws per step
+
+
+@dataclass(frozen=True)
+class OwnScript:
+    """A scripted teammate of the user's: a line that describes it, and a policy or a callable (obs, mask) -> action."""
+
+    about: str
+    policy: Any
 
 
 class Kernels(NamedTuple):
@@ -72,10 +82,18 @@ class World:
     state_dim: int
     reset_draws: int  # random draws per reset
     step_draws: int  # random draws per step
-    scripts: Mapping[str, Script]
-    draw: Callable[[Canvas, Any, int], None]  # paints environment b of a state on a canvas
+    scripts: Mapping[str, Script | OwnScript]
+    scene: SceneOf  # what there is to see of environment b of a state
     outcome: Callable[[Any, int], str]  # label of how the episode in environment b ended; "" without success
     info: Callable[[Any], Mapping[str, np.ndarray]] = no_info  # a state's entries of `info`, (B,) each
+    state_bounds: tuple[np.ndarray, np.ndarray] | None = None  # of the global state; None: those of all observations
+    make_batch: Callable[[World, int], Batch] | None = None  # returns B environments; None: those of the kernels
+
+    @property
+    def global_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds of the global state: (S,) (S,)."""
+        low, high = self.bounds
+        return self.state_bounds or (np.tile(low, self.n_agents), np.tile(high, self.n_agents))
 
 
 class Family(Protocol):
@@ -110,7 +128,10 @@ def require_teammate(controllable: int, n_agents: int) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and isfinite(value)
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def require_positive(thing: object, *names: str) -> None:
@@ -135,15 +156,16 @@ def entries(name: str, value: Iterable[Any], what: str) -> tuple[Any, ...]:
         raise TypeError(f"{name} is {value!r}; give a sequence of {what}") from None
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """Return a number of any integer type as an int. Raises for other types, and below `least`."""
+def whole(name: str, value: Any, least: int, most: int = MOST) -> int:
+    """Return a number of any integer type as an int. Raises for other types, below `least` and above `most`."""
     bound = "a positive whole number" if least == 1 else f"a whole number, at least {least}"
+    bound += "" if not isinstance(value, int) or value <= most else f" and at most {most}"
     problem = f"{name} is {value!r}; it must be {bound}"
     try:
         number = index(value)
     except TypeError:
         raise TypeError(problem) from None
-    require(number >= least, problem)
+    require(least <= number <= most, problem)
     return number
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numba import njit
+
+from macop_aht.compiling import njit
 
 WORLD: Final = 1  # spawns, levels, prey
 TEAMMATE: Final = 2  # the teammates' own draws

@@ -33,8 +33,7 @@ def cards(scenario: str, folder: str | Path | None = None) -> dict[str, Card]:
     Raise `KeyError` for an unknown scenario, `FileNotFoundError` where the zoo has none of its groups, and `ValueError` where
     the index cannot be read.
     """
-    find(scenario)
-    own = paths.find("zoo", folder) / scenario
+    own = paths.find("zoo", folder) / find(scenario).name
     if not own.is_dir():
         raise FileNotFoundError(f"the zoo in {own.parent} has no groups for {scenario}; make some with `macop zoo add`")
     return read_index(own)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from macop_aht.config import ConfigError, from_mapping
-from macop_aht.util import hint, write_whole
+from macop_aht.util import hint, read_limited, write_whole
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -42,6 +42,9 @@ class Card:
     split: Split = "train"
 
     def __post_init__(self) -> None:
+        texts = (self.name, self.scenario, self.generator, self.group, self.file, self.responder, *self.outcomes)
+        if not all(text.isprintable() for text in texts):
+            raise ConfigError(f"card {self.name!r} has control characters among its texts")
         if not (math.isfinite(self.self_play) and math.isfinite(self.best_response)):
             raise ConfigError(f"card {self.name!r} has NaN or infinity among its figures")
         if "/" not in self.name or Path(self.file).name != self.file or not self.file.endswith(".onnx"):
@@ -80,11 +83,7 @@ def load_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
     if not path.is_file():
         raise FileNotFoundError(f"there is no {INDEX} in {folder}")
-    with open(path, "rb") as file:
-        content = file.read(LIMIT + 1)
-    if len(content) > LIMIT:
-        raise ConfigError(f"it has more than {LIMIT} bytes")
-    found = json.loads(content.decode("utf-8"))
+    found = json.loads(read_limited(path, LIMIT).decode("utf-8"))
     if not isinstance(found, dict):
         raise ConfigError("it is no table of keys and values")
     return found

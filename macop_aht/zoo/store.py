@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from macop_aht.util import write_whole
-from macop_aht.zoo.cards import INDEX, Card, read_index, write_index
+from macop_aht.util import read_limited, write_whole
+from macop_aht.zoo.cards import INDEX, LIMIT, Card, read_index, write_index
 
 NOTE = "change.json"  # the files of a change that is under way
+GROUP_FILE = re.compile(r"[^/\\\0\ud800-\udfff]{1,200}\.onnx")
 
 
 def file_name(name: str, content: bytes) -> str:
@@ -44,15 +47,33 @@ def clean(folder: Path) -> None:
     note = folder / NOTE
     if note.is_file():
         named = {card.file for card in present(folder).values()}
-        for name in json.loads(note.read_text(encoding="utf-8")):
-            if Path(name).name != name or not name.endswith(".onnx"):
-                raise ValueError(f"{note} names {name!r}, which is no file of a group; look at it, and remove it")
+        for name in _noted(note):
             (folder / f"{name}.unfinished").unlink(missing_ok=True)
             if name not in named:
                 (folder / name).unlink(missing_ok=True)
         note.unlink()
     for name in (NOTE, INDEX):
         (folder / f"{name}.unfinished").unlink(missing_ok=True)
+
+
+def _noted(note: Path) -> list[str]:
+    """Return the files that a note names; none where it cannot be read, since they are in nobody's way.
+
+    Raises ValueError where it names what is no file of a group.
+    """
+    try:
+        names = json.loads(read_limited(note, LIMIT))
+        if not isinstance(names, list):
+            raise ValueError("it is no list of names")
+    except (ValueError, RecursionError) as error:
+        warnings.warn(
+            f"{note} is damaged ({error}); files of an unfinished change may stay in {note.parent}", stacklevel=2
+        )
+        return []
+    for name in names:
+        if not isinstance(name, str) or not GROUP_FILE.fullmatch(name):
+            raise ValueError(f"{note} names {str(name)[:60]!r}, which is no file of a group; look at it, and remove it")
+    return names
 
 
 def present(folder: Path) -> dict[str, Card]:

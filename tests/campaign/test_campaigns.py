@@ -4,8 +4,6 @@ import io
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -339,6 +337,19 @@ def test_what_is_done_stands_until_its_settings_change(tmp_path):
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("damage", [b"", b"\0\xff" * 9, b"[" * 99_999, b'{"format": 2, "tasks": 3}', b"null"])
+def test_a_damaged_status_is_made_again_from_the_runs(tmp_path, damage, capsys):
+    pretend(tmp_path)
+    for task in tasks(PLAN)[:-1]:
+        shutil.copy(tmp_path / f"{task.name}.toml", tmp_path / task.name / "run.toml")
+    (tmp_path / "LBF4/fcp/0/summary.json").unlink()
+    (tmp_path / "status.json").write_bytes(damage)
+    assert list(pretend(tmp_path)[2].begun) == ["LBF4/fcp/0", "LBF4/evaluation"]
+    assert f"{tmp_path / 'status.json'} is damaged" in capsys.readouterr().out
+    assert pretend(tmp_path)[2].begun == {}
+
+
+@pytest.mark.usefixtures("hasty")
 def test_other_settings_are_refused_where_runs_are_there(tmp_path):
     pretend(tmp_path)
     changed = replace(PLAN, device="cpu", episodes=4, settings={"fcp": {"test_episodes": 8}})
@@ -576,27 +587,6 @@ def test_a_missing_ray_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"--executor ray needs Ray: pip install 'macop-aht\[cluster\]'"):
         conducting.conduct(TINY, tmp_path, ray_address="auto")
-
-
-@pytest.mark.slow
-def test_a_campaign_killed_at_random_moments_ends_in_the_same_rows(reference, tmp_path):
-    """All its processes by SIGKILL, wherever they are; once the campaign alone, so that the next one finds its runs at work."""
-    (tmp_path / "tiny.toml").write_text(to_toml(TINY))
-    command = [sys.executable, "-m", "macop_aht", "campaign", str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "c")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-    rng, kills = random.Random(), 0
-    for attempt in range(6):
-        before = phases(tmp_path / "c")
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
-        if attempt < 5:  # killed at any moment of its beginning, or soon after a phase has ended
-            while attempt in (0, 2) and process.poll() is None and len(phases(tmp_path / "c")) <= len(before):
-                time.sleep(0.02)
-            time.sleep((0.5 if attempt in (0, 2) else 3) * rng.random())
-            (os.kill if attempt == 2 else os.killpg)(process.pid, signal.SIGKILL)
-            kills += process.wait() == -signal.SIGKILL
-    assert kills == 5
-    assert process.wait() == 0
-    assert_alike(tmp_path / "c", reference)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from macop_aht.learner.networks import Ego, weights
 from macop_aht.onnx import write
 from macop_aht.policies import resolve
 from macop_aht.scenarios import build
-from tests.bundles import MISTAKES, make_ego, make_recogniser, rewritten
+from tests.bundles import MISTAKES, in_format_1, make_ego, make_recogniser, rewritten
 
 
 def test_a_manifest_is_read_as_it_was_written(bundle):
@@ -54,23 +54,6 @@ def test_documents_that_are_no_manifests():
     ):
         with pytest.raises(BundleError, match=message):
             parse(content)
-
-
-def in_format_1(manifest):
-    """The inverse of a conversion."""
-    manifest["format"] = 1
-    if "groups" in manifest:
-        manifest["company"] = manifest.pop("groups")
-    manifest["versions"]["macop-aht"] = manifest["versions"].pop("macop_aht")
-    belief = manifest["zero_shot"]["belief"]
-    belief["held"], belief["spent"] = belief.pop("margin"), belief.pop("penalty")
-    if "figures" in manifest:
-        figures = manifest["figures"]
-        figures["heads"] = figures.pop("returns")
-        for part in (figures["calibration"], *figures["calibration"]["bins"]):
-            part["right"] = part.pop("accuracy")
-        for part in figures["calibration"]["bins"]:
-            part["believed"] = part.pop("confidence")
 
 
 def test_a_bundle_of_format_1_is_converted(tmp_path):

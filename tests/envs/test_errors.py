@@ -44,12 +44,17 @@ class Halfway:
         return np.zeros(len(obs), dtype=int)
 
 
+ENDLESS = ["random"]
+ENDLESS.append(ENDLESS)
 ONES = np.ones(3, dtype=np.int64)
 CASES = {
     # ids, scenarios, parameters
     "unknown id": (lambda: gym.make("MacopLBF5-v0"), "Did you mean: `MacopLBF4`"),
     "unknown scenario": (lambda: macop_aht.parallel_env("LBF44"), "did you mean 'LBF4'"),
-    "unknown parameter": (lambda: lbf4(teamate="random"), "unknown parameter 'teamate'; did you mean 'teammate'"),
+    "unknown parameter": (
+        lambda: lbf4(teamate="random"),
+        "unexpected keyword argument 'teamate'; did you mean 'teammate'",
+    ),
     "near parameter": (lambda: lbf4(limits=3), "did you mean 'limit'"),
     "vector parameter": (lambda: vec(max_levels=3), "did you mean 'max_level'"),
     "food outside": (lambda: lbf4(foods=((0, 9),)), r"foods \[\(0, 9\)\] lie outside the 6x6 grid"),
@@ -123,6 +128,22 @@ CASES = {
     "seed count": (lambda: vec().reset(seed=[1, 2]), "2 seeds for 3 environments"),
     "negative seed": (lambda: vec().reset(seed=-1), "0 or more"),
     "negative seed, single": (lambda: lbf4().reset(seed=-1), "non-negative|greater or equal to zero"),
+    "options": (lambda: lbf4().reset(options=3), "options is 3; give a dictionary"),
+    "vector options": (lambda: vec().reset(options=[1]), r"options is \[1\]; give a dictionary"),
+    # sizes
+    "huge limit": (lambda: lbf4(limit=10**30), "positive whole number and at most 1000000000"),
+    "huge parameter": (lambda: PredatorPrey(acceleration=10**400), "it must be a positive finite number"),
+    "endless teammate": (lambda: lbf4(episodes_per_teammate=10**30), r"give a whole number in 1\.\."),
+    "deep switches": (lambda: lbf4(teammate="random" + "+switch=2,random" * 3_000), "nested too deeply"),
+    "a list in itself": (lambda: lbf4(teammate=ENDLESS), "nested too deeply"),
+    "no scenario": (lambda: macop_aht.parallel_env(3), "scenario is 3; give a name"),
+    # evaluations and runs
+    "no episode": (lambda: macop_aht.evaluate("random", "LBF4", ["random"], 0), "episodes is 0; it must be a positive"),
+    "half an episode": (lambda: macop_aht.evaluate("random", "LBF4", ["random"], 1.5), "episodes is 1.5; it must be"),
+    "no teammates": (lambda: macop_aht.evaluate("random", "LBF4", []), "there are no teammates; give at least one"),
+    "evaluation's seed": (lambda: macop_aht.evaluate("random", "LBF4", ["random"], seed=-1), "seed is -1; it must be"),
+    "run's seed": (lambda: macop_aht.MethodRun("LBF4", seed=10**30), r"seed is 1000.* it must be in 0\.\."),
+    "run's threads": (lambda: macop_aht.MethodRun("LBF4", threads=0), "threads is 0; it must be at least 1"),
     # actions
     "range": (lambda: lbf4().step(5), r"action 5 is not in 0\.\.4; see info\['action_mask'\]"),
     "negative": (lambda: lbf4().step(-1), r"not in 0\.\.4"),
@@ -189,6 +210,19 @@ def test_bad_onnx_files(tmp_path):
             lbf4(teammate=path)
     with pytest.raises(ValueError, match="gave NaN"):
         lbf4(teammate=save_teammate(tmp_path / "nan.onnx", 12, 5, nan=True)).step(0)
+
+
+@pytest.mark.parametrize("count", [10**9, 10**30])
+def test_more_environments_than_fit_into_memory_are_refused_at_once(count):
+    with pytest.raises(MemoryError, match=r"environments would need .* GB; make fewer of them, such as with num_envs"):
+        gym.make_vec("MacopLBF4-v0", num_envs=count)
+
+
+def test_any_whole_number_is_a_seed():
+    for seed in (2**64, 10**30, 10**5_000):
+        first, second = (lbf4().reset(seed=seed) for _ in range(2))
+        np.testing.assert_array_equal(first[0], second[0])
+        assert vec().reset(seed=seed)[1]["teammate"][0] == first[1]["teammate"]
 
 
 def test_command_line_mistakes_are_one_line(capsys):

@@ -21,7 +21,7 @@ from macop_aht.deploy.manifest import text_of
 from macop_aht.deploy.runtime import EgoAgent
 from macop_aht.episodes.matches import play, sessions
 from macop_aht.evaluation.bundles import AgentSeats
-from macop_aht.export.bundle import RunInfo, group_policies, whole, write_bundle
+from macop_aht.export.bundle import RunInfo, group_policies, write_bundle
 from macop_aht.export.card import calibration
 from macop_aht.export.ego_graph import ego_graph, run_weights
 from macop_aht.export.parity import check_parity
@@ -75,12 +75,6 @@ def test_calibration_by_hand():
     assert found.error == pytest.approx((2 * 0.05 + 2 * 0.05 + 0.1) / 5)
     assert found.accuracy == pytest.approx(0.6)
     assert [part.steps for part in found.bins] == [1, 2, 2]
-
-
-def test_a_folder_is_whole_or_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError), whole(tmp_path / "out") as place:
-        (place / "missing" / "half").write_text("")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_export_from_a_run(tmp_path, capsys):

@@ -1,15 +1,8 @@
 """Macop's boxes against numbers worked out by hand, and a whole small run."""
 
 import copy
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,13 +15,24 @@ from macop_aht.learner.phase import source
 from macop_aht.learner.threads import use_threads
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.learner.update import Learner, UpdateConfig, q_values, td_on
-from macop_aht.methods import distillation, macop, presets, summary, terms
+from macop_aht.methods import distillation, macop, macop_plus, presets, summary, terms
 from macop_aht.methods.macop import MacopConfig, compatibility, expands, select
-from macop_aht.methods.phases import EgoConfig, Learned, Population, Setup, Teams, cross_returns, join, with_snapshot
+from macop_aht.methods.phases import (
+    EgoConfig,
+    Learned,
+    Population,
+    Setup,
+    Teams,
+    baseline,
+    cross_returns,
+    join,
+    with_snapshot,
+)  # fmt: skip
 from macop_aht.methods.training import MethodRun, configure, train
 from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import RunFolder
 from macop_aht.scenarios import SCENARIOS, build
+from macop_aht.scenarios.batch import Batch
 from tests.helpers import filled_replay, generator
 
 CPU = torch.device("cpu")
@@ -489,45 +493,6 @@ def test_compared_returns_come_from_the_same_worlds():
     assert returns[0, 0] == returns[0, 1]
 
 
-COMMAND = """
-import sys
-from pathlib import Path
-from tests.methods.test_macop import CONFIG
-from macop_aht.methods.training import MethodRun, train
-train(MethodRun("LBF4", seed=1, config=CONFIG), Path(sys.argv[1]), resume=sys.argv[2] == "resume", device="cpu")
-"""
-
-
-def test_a_killed_run_ends_in_the_same_weights_and_decisions(finished, tmp_path):
-    _, reference, _ = finished
-    folder, rng = tmp_path / "run", random.Random(4)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent), "OMP_NUM_THREADS": "1"}
-    kills = 0
-    for attempt in range(30):
-        resume = "resume" if (folder / "run.toml").exists() else "begin"
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, str(folder), resume], env=environment,
-                                   stdout=subprocess.DEVNULL)  # fmt: skip
-        before = len(files(folder))
-        if attempt < 3:  # killed some time after a phase or two have ended
-            while process.poll() is None and len(files(folder)) <= before + attempt:
-                time.sleep(0.02)
-            time.sleep(0.3 * rng.random())
-            process.send_signal(signal.SIGKILL)
-            kills += process.wait() == -signal.SIGKILL
-        if process.wait() == 0:
-            break
-    assert kills == 3
-    assert list(files(folder)) == list(files(reference))
-    for name, path in files(reference).items():
-        theirs, ours = checkpoints.read(path)[0], checkpoints.read(files(folder)[name])[0]
-        flat = checkpoints.flatten(theirs)
-        assert checkpoints.flatten(ours).keys() == flat.keys()
-        for entry, value in checkpoints.flatten(ours).items():
-            np.testing.assert_array_equal(value, flat[entry], err_msg=f"{name} {entry}")
-    for name in ("decisions.jsonl", "metrics.jsonl"):
-        assert (folder / name).read_text() == (reference / name).read_text()
-
-
 def test_a_damaged_phase_is_done_again(finished, tmp_path):
     run, reference, _ = finished
     folder = tmp_path / "run"
@@ -591,3 +556,37 @@ def test_the_paper_preset_is_the_papers_table():
         presets.macop("papr", "LBF4")
     with pytest.raises(ValueError, match=r"it is a table, such as ego\.learner"):
         changed(CONFIG, {"ego": 3})
+
+
+# --- Returns of any sign
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_baseline_of_the_scenarios_is_zero(name):
+    """So that deviation 13 changes nothing there: what is subtracted is exactly 0."""
+    setup = Setup(build(name), CONFIG, 0, CPU)
+    assert baseline(setup) == 0.0
+    assert macop_plus.step_baseline(setup) == 0.0
+
+
+def test_negative_returns_are_measured_from_a_random_team():
+    """An ego that is as bad as a random team is not compatible at all, and one that loses less expands."""
+    world = build("LBF4")
+    punished = replace(world, make_batch=lambda own, size: _Punished(own, size))
+    setup = Setup(punished, CONFIG, 0, CPU)
+    assert baseline(setup) == pytest.approx(-25.0, abs=1.0)  # -1 in every step
+    worst = baseline(setup)
+    assert compatibility([value - worst for value in (-5.0, -5.0)], [value - worst for value in (-5.0, worst)]) == 0.0
+    assert macop._better(setup, -12.0, -13.0)
+    assert not macop._better(setup._replace(config=replace(CONFIG, expansion_threshold=0.2)), -12.0, -13.0)
+    assert macop._better(setup._replace(config=replace(CONFIG, expansion_threshold=0.05)), -12.0, -13.0)
+    assert macop_plus.good([value - worst for value in (-5.0, -20.0, worst - 1)]) == [True, False, False]
+
+
+class _Punished(Batch):
+    """A batch whose every step costs 1."""
+
+    def step(self, action):
+        super().step(action)
+        self.reward -= 1.0
+        self.score -= 1.0

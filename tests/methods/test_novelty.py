@@ -149,12 +149,12 @@ def test_poor_groups_are_not_known(monkeypatch):
     """Their few successes would blur what the others do."""
     setup = Setup(build("LBF4"), MacopConfig(), 0, CPU)
     found = [around(0, 0, count=250), around(0, 3, count=100), around(3, 0, count=140), around(3, 3, count=0)]
-    monkeypatch.setattr(macop_plus, "moments_of", lambda *given: found)
+    monkeypatch.setattr(macop_plus, "moments_of", lambda *given, **more: found)
     monkeypatch.setattr(macop_plus, "random_steps", lambda *given: OTHERS)
     groups = Stack(Shape.of(setup.world), 4, generator())
     known = macop_plus.Known.of(setup, groups, setup.config.mutation, (1,))
     assert known.moments == [found[0], found[2]]
-    monkeypatch.setattr(macop_plus, "moments_of", lambda *given: [around(0, 0, count=0)] * 4)
+    monkeypatch.setattr(macop_plus, "moments_of", lambda *given, **more: [around(0, 0, count=0)] * 4)
     assert macop_plus.Known.of(setup, groups, setup.config.mutation, (1,)).classifier is None
 
 
@@ -214,7 +214,7 @@ def test_a_selection_of_macop_plus_says_what_is_new(monkeypatch):
         id(offspring.net): [around(0, 3, seed=5), around(0, 0, seed=6)],
     }
     given = []
-    monkeypatch.setattr(macop_plus, "moments_of", lambda world, groups, *rest: seen[id(groups)])
+    monkeypatch.setattr(macop_plus, "moments_of", lambda world, groups, *rest, **more: seen[id(groups)])
     monkeypatch.setattr(macop_plus, "random_steps", lambda *given: OTHERS)
     monkeypatch.setattr(macop, "mutate", lambda *arguments: (given.append(arguments[-1]), offspring)[1])
     monkeypatch.setattr(macop, "self_play_returns", lambda setup, net, seed: [1.0] * net.population)

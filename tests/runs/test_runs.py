@@ -1,14 +1,12 @@
-"""Runs that are killed, that meet a full disk or a damaged file, end in the same weights as undisturbed ones."""
+"""Runs that meet a full disk or a damaged file end in the same weights as undisturbed ones; locks, formats, commands."""
 
 import errno
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
+import warnings
 import zipfile
 from dataclasses import replace
 from importlib.metadata import version
@@ -25,25 +23,13 @@ from macop_aht.learner.selfplay import SelfPlayConfig
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.runs import checkpoints
 from macop_aht.runs.folder import RunFolder
-from macop_aht.runs.journal import Journal
 from macop_aht.runs.lock import LockedError, folder_lock
-from macop_aht.runs.records import Decision, FormatError, PhaseNote, Summary
+from macop_aht.runs.records import DamagedError, FormatError, Part, PhaseNote, Summary
 from macop_aht.runs.selfplay import SelfPlayRun, read_run, self_play
 
 TRAINING = TrainingConfig(ratio=2, envs=4, batch=8, capacity=60, target_every=15, mixer="qmix")
-RUN = SelfPlayRun(
-    "CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING)
-)  # not over when killed
 ROUNDS = TrainingConfig(learner="ppo", ppo=ProximalConfig(envs=8, parts=2))
-RUNS = {"q": RUN, "ppo": replace(RUN, training=SelfPlayConfig(teams=2, steps=8_000, training=ROUNDS))}
-COMMAND = """
-import sys
-from pathlib import Path
-from tests.runs.test_runs import RUNS
-from macop_aht.runs.selfplay import self_play
-run, how, every = RUNS[sys.argv[2]], sys.argv[3], float(sys.argv[4])
-self_play(run, Path(sys.argv[1]), resume=how == "resume", device="cpu", checkpoint_every=every)
-"""
+RUN = SelfPlayRun("CN2", seed=3, training=SelfPlayConfig(teams=2, steps=4_000, training=TRAINING))
 
 
 def weights(folder):
@@ -69,33 +55,39 @@ def undisturbed(tmp_path_factory):
     return folder
 
 
-def newest(folder):
-    return max((path.name for path in (folder / "checkpoints").glob("checkpoint-*.npz")), default="")
+class Stop(Exception):
+    pass
 
 
 @pytest.mark.parametrize(
-    ("learner", "every"),
-    [("q", 0.0), ("q", 0.2), ("ppo", 0.0)],
-    ids=["always saving", "saving now and then", "PPO"],
+    ("environment", "training"),
+    [("make_walk", TRAINING), ("make_walk", ROUNDS), ("make_forgetful", TRAINING)],
+    ids=["q", "ppo", "not deterministic"],
 )
-def test_a_killed_run_ends_in_the_same_weights(undisturbed, tmp_path, learner, every):
-    """SIGKILL at random moments; with a checkpoint after every step, most of them fall into the writing of one."""
-    folder, rng = tmp_path / "run", random.Random(5)
-    if learner == "ppo":
-        undisturbed = tmp_path / "undisturbed"
-        self_play(RUNS[learner], undisturbed, device="cpu", say=lambda line: None)
-    for how in ("start", "resume", "resume"):
-        before = newest(folder)
-        process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, str(folder), learner, how, str(every)], stdout=subprocess.DEVNULL
-        )
-        while newest(folder) == before and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(rng.uniform(0, 0.15))
-        process.kill()
-        assert process.wait() == -signal.SIGKILL  # and had not ended before
-    self_play(RUNS[learner], folder, resume=True, device="cpu", say=lambda line: None)
-    assert_same_run(folder, undisturbed)
+def test_a_run_in_a_users_environment_is_resumed(tmp_path, environment, training):
+    """To the same weights where the environment is deterministic; where it is not, the run says so and goes on."""
+    run = replace(RUN, scenario=f"tests.environments:{environment}", training=SelfPlayConfig(2, 2_000, training))
+    quiet = {"device": "cpu", "say": lambda line: None, "checkpoint_every": 0.1}
+    steps = []
+
+    def stop(progress):
+        steps.append(progress.steps)
+        if progress.steps > 1_000:
+            raise Stop
+
+    self_play(run, tmp_path / "whole", **quiet)
+    with pytest.raises(Stop):
+        self_play(run, tmp_path / "killed", watch=stop, **quiet)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        self_play(run, tmp_path / "killed", resume=True, **quiet)
+    told = [str(warning.message) for warning in told if "not deterministic" in str(warning.message)]
+    if environment == "make_walk":
+        assert not told
+        assert_same_run(tmp_path / "killed", tmp_path / "whole")
+    else:
+        assert told
+    assert RunFolder(tmp_path / "killed").finished
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path, monkeypatch):
@@ -119,58 +111,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(undisturbed, tmp_path
     assert any(f"{newest.name} is damaged" in line and "going back" in line for line in said)
     assert any(f"resuming at step {int(older.stem.split('-')[1])}" in line for line in said)
     assert_same_run(folder, undisturbed)
-
-
-def damaged(content, rng):
-    """A flipped bit, a cut, or inserted bytes."""
-    at, kind = rng.randrange(len(content)), rng.randrange(3)
-    if kind == 0:
-        return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
-    if kind == 1:
-        return content[:at]
-    return content[:at] + rng.randbytes(rng.randrange(1, 40)) + content[at:]
-
-
-def test_any_damage_falls_back_to_the_last_good_checkpoint(tmp_path):
-    for number in (1, 2):
-        newest = checkpoints.save(tmp_path, number, {"a": {"w": np.full(9, number)}}, {"number": number})
-    content = newest.read_bytes()
-    for seed in range(500):
-        newest.write_bytes(damaged(content, random.Random(seed)))
-        arrays, note, complaints = checkpoints.load(tmp_path)
-        assert note == {"number": 1}, seed
-        assert arrays["a"]["w"].tolist() == [1] * 9
-        assert complaints == [f"{newest.name} is damaged (its checksum is wrong); going back to the one before"]
-
-
-class Phase:
-    """What the smallest phase returns."""
-
-    def __init__(self, value, decision=None):
-        self.value, self.decision = value, decision or Decision(group="0/0", returns=[1.0])
-
-    def arrays(self):
-        return {"value": np.array(self.value)}
-
-    def note(self):
-        return PhaseNote(self.decision)
-
-    @staticmethod
-    def load(setup, arrays, note):
-        return Phase(int(arrays["value"]), note.decision)
-
-
-def test_any_damage_of_a_phase_has_it_done_again(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # which takes its time
-    said, path = [], RunFolder(tmp_path).phase_file("ego-01")
-    for seed in range(200):
-        journal = Journal(tmp_path, said.append)
-        assert journal.phase("ego-01", Phase, lambda setup: Phase(7), None).value == 7
-        journal.close()
-        if seed:
-            assert said.pop(0) == "ego-01.npz is damaged (its checksum is wrong); doing this phase again"
-        assert said.pop(0) == "ego-01: the ego after group 0/0 with every group 1.00"
-        path.write_bytes(damaged(path.read_bytes(), random.Random(seed)))
 
 
 def test_a_checkpoint_is_a_readable_archive(tmp_path):
@@ -257,6 +197,40 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(undisturbed, tmp_path, monk
     assert not list((folder / "checkpoints").glob("*.unfinished"))
     self_play(RUN, folder, resume=True, device="cpu", say=lambda line: None)
     assert_same_run(folder, undisturbed)
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"format": 2,', b"\xff\0", b"[" * 99_999, b"null"])
+def test_a_damaged_mark_of_a_finished_run_is_made_again(undisturbed, tmp_path, damage):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    (folder / "result.json").write_bytes(damage)
+    (folder / "checkpoints" / "checkpoint-000000007.npz.unfinished").write_text("left by a killed process")
+    assert not RunFolder(folder).finished
+    with pytest.raises(DamagedError, match=r"result\.json is damaged .* --resume makes the run whole again"):
+        RunFolder(folder).require_finished()
+    self_play(RUN, folder, resume=True, device="cpu", say=lambda line: None)
+    assert_same_run(folder, undisturbed)
+    assert not list(folder.rglob("*.unfinished"))
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    run.begin(RUN, resume=False)
+    run.add_part(Part(1.0, "abc"))
+    (run.path / "parts.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"parts\.json cannot be read .* minutes of earlier parts are lost"):
+        assert run.add_part(Part(2.0, "def")) == [Part(2.0, "def")]
+    assert run.minutes == 2.0
+    (run.path / "decisions.jsonl").write_text('{"format": 2, "phase": "a"}\n{"format": 2, "pha')
+    with pytest.raises(DamagedError, match=r"decisions\.jsonl is damaged"):
+        run.decisions()
+
+
+def test_what_a_killed_process_was_writing_does_not_stop_the_next(tmp_path):
+    (tmp_path / "run.toml.unfinished").write_text("format = ")
+    with pytest.raises(FileExistsError, match="not empty"):
+        RunFolder(tmp_path.parent).begin(RUN, resume=False)
+    RunFolder(tmp_path).begin(RUN, resume=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
 
 
 def test_folders_are_not_mixed_up(undisturbed, tmp_path):

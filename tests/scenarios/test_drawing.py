@@ -11,7 +11,8 @@ from macop_aht.envs.registration import BUILTIN, env_id
 from macop_aht.envs.single import MacopEnv
 from macop_aht.scenarios import MARINE, ZEALOT, build
 from macop_aht.scenarios.batch import Batch
-from macop_aht.scenarios.drawing import COLOURS, HEADER, WIDTH, Screen
+from macop_aht.scenarios.drawing import HEADER, WIDTH, Screen
+from macop_aht.scenarios.palette import COLOURS
 
 
 def share(picture, role):

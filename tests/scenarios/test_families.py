@@ -178,3 +178,14 @@ def test_routes_around_of_real_marines_kill_zealots():
             score, _, health = paths(world, name, episodes=200)
             assert score.mean() > 2.5, name
             assert (health <= 0).any(axis=0).sum(axis=1).mean() > 0.4, name
+
+
+def test_defaults_that_returns_depend_on():
+    """Figures of the eight scenarios that nothing else would miss if they changed."""
+    small, circle_of_six = SCENARIOS["SMAC1"].family, SCENARIOS["SMAC2"].family
+    assert (small.jitter, circle_of_six.jitter) == (0.5, 0.5)
+    assert small.posts == ((5.0, 15.125), (5.0, 16.875), (27.0, 15.125), (27.0, 16.875))
+    places = np.array(circle_of_six.posts) - 16.0
+    np.testing.assert_allclose(np.hypot(*places.T), 11.0)  # the radius
+    np.testing.assert_allclose(np.degrees(np.arctan2(places[:, 1], places[:, 0])) % 360, 60.0 * np.arange(6), atol=1e-9)
+    assert circle_of_six.spawn == small.spawn == ((16.0, 15.125), (16.0, 16.875))

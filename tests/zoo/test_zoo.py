@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import random
 import shutil
 import sys
 from dataclasses import asdict, replace
@@ -156,49 +155,6 @@ def test_our_reader_and_protobufs_cannot_be_told_different_things():
             read(content)
 
 
-def damaged(original, attempt, rng):
-    """A file with bits flipped, cut off, with a stretch replaced, or with other bytes among the names and sizes."""
-    content = bytearray(original)
-    kind = attempt % 4
-    if kind == 0:
-        for _ in range(rng.randint(1, 8)):
-            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    elif kind == 1:
-        del content[rng.randrange(len(content)) :]
-    elif kind == 2:
-        at = rng.randrange(len(content))
-        content[at : at + rng.randint(1, 50)] = rng.randbytes(rng.randint(0, 50))
-    else:
-        for _ in range(rng.randint(1, 3)):
-            content[rng.choice([*range(3_000), *range(len(content) - 400, len(content))])] = rng.randrange(256)
-    return bytes(content)
-
-
-def test_two_hundred_damaged_files_are_refused(small_zoo):
-    """Every one by its hash. With the new hash forged onto the card, by the checks; what passes them is a sound network of
-    the right shape, and plays."""
-    rng, original, world = random.Random(0), write(graph_of()), build("LBF4")
-    refused = []
-    for attempt in range(200):
-        content = damaged(original, attempt, rng)
-        if content == original:
-            continue
-        put(small_zoo, "LBF4", "macop/9", content, sha256=hashlib.sha256(original).hexdigest())
-        with pytest.raises(ValueError, match="sha-256"):
-            zoo.load("LBF4", "macop/9")
-        put(small_zoo, "LBF4", "macop/9", content)
-        try:
-            policy = zoo.load("LBF4", "macop/9")
-            obs, mask = np.zeros((3, len(world.observations)), np.float32), np.ones((3, 5), np.int8)
-            agent, memory = np.zeros(3, np.int64), np.zeros((3, policy.memory_size), np.float32)
-            action, _ = policy.act(obs, mask, agent, agent - 1, memory, np.zeros((3, 0)))
-            assert ((action >= 0) & (action < 5)).all()
-        except ValueError as error:
-            refused.append(str(error))
-    assert len(refused) > 100
-    assert all("macop-9.onnx" in message or "NaN" in message for message in refused)
-
-
 # --- Loading
 
 
@@ -272,6 +228,53 @@ def test_a_damaged_index_says_what_is_wrong(small_zoo):
     path.write_text("{")
     with pytest.raises(ValueError, match="cannot be read"):
         zoo.list("LBF4")
+
+
+def test_a_damaged_file_stops_those_alone_who_need_it(small_zoo):
+    (small_zoo / "LBF4" / "macop-0.onnx").write_bytes(b"damaged")
+    assert [policy.name for policy in zoo.split("LBF4", "test")] == ["zoo:macop/2"]
+    env = gym.make("MacopLBF4-v0", teammate="zoo:test")
+    assert env.reset(seed=0)[1]["teammate"] == "zoo:macop/2"
+    assert {row.teammate for row in macop_aht.evaluate("random", "LBF4", ["zoo:test"], 2)} == {"zoo:macop/2"}
+    with pytest.raises(ValueError, match=r"macop-0\.onnx is not the file of macop/0"):
+        zoo.split("LBF4", "train")
+
+
+def test_verify_goes_on_after_what_it_cannot_read(small_zoo, capsys):
+    for scenario in ("LBF1", "Mine"):
+        shutil.copytree(small_zoo / "LBF4", small_zoo / scenario)
+    (small_zoo / "LBF1" / INDEX).write_text("[" * 99_999)
+    (small_zoo / "LBF4" / "macop-0.onnx").write_bytes(b"damaged")
+    assert main(["zoo", "verify"]) == 2
+    told, problem = capsys.readouterr()
+    lines = [line.partition(": ") for line in told.splitlines()]
+    assert [who for who, _, _ in lines] == [
+        "LBF1 index.json", "LBF4 macop/0", "LBF4 macop/1", "LBF4 macop/2", "Mine index.json"
+    ]  # fmt: skip
+    assert "LBF1/index.json cannot be read" in lines[0][2]
+    assert "its sha-256 is not the one on its card" in lines[1][2]
+    assert "its self-play is" in lines[2][2]
+    assert "unknown scenario 'Mine'" in lines[4][2]
+    assert "3 groups are not as their cards say; there is no telling of LBF1, Mine in" in problem
+
+
+def test_nothing_in_an_index_steers_the_terminal(small_zoo, capsys):
+    path = small_zoo / "LBF4" / INDEX
+    path.write_text(path.read_text().replace('"group": "0/0"', '"group": "0/0\\u001b[31m"', 1))
+    assert main(["zoo", "list", "LBF4"]) == 2
+    assert "has control characters among its texts" in capsys.readouterr().err
+    path.write_text('{"format": 2, "\\u001b[31m": 3}')
+    assert main(["zoo", "list", "LBF4"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_damaged_note_of_a_change_is_told_and_goes(small_zoo):
+    note = small_zoo / "LBF4" / store.NOTE
+    for content in ("[", "3", "[" * 99_999):
+        note.write_text(content)
+        with pytest.warns(UserWarning, match=r"change\.json is damaged .* may stay in"):
+            store.clean(small_zoo / "LBF4")
+        assert not note.exists()
 
 
 def test_places(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from typing import Any
 from macop_aht.config import ConfigError, changed
 from macop_aht.learner.training import TrainingConfig
 from macop_aht.methods.macop import MacopConfig
-from macop_aht.scenarios import SCENARIOS, find
+from macop_aht.scenarios import SCENARIOS, External, find
 from macop_aht.util import hint
 
 FOLDER = Path(__file__).parent
@@ -17,13 +17,16 @@ MACOP = ("paper", "fast", "demo", "strong")
 
 
 def table(name: str, scenario: str) -> dict[str, Any]:
-    """What a file says for all scenarios, under [all], and for one of them."""
-    find(scenario)
+    """What a file says for all scenarios, under [all], and for one of them; [external] is for all of the user's environments."""
+    found = find(scenario)
     values = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    strangers = set(values) - {"all", *SCENARIOS}
+    strangers = set(values) - {"all", "external", *SCENARIOS}
     if strangers:
-        raise ConfigError(f"{name}.toml has tables {sorted(strangers)}; allowed are all and the scenarios' names")
-    return merged(values.get("all", {}), values.get(scenario, {}))
+        raise ConfigError(
+            f"{name}.toml has tables {sorted(strangers)}; allowed are all, external and the scenarios' names"
+        )
+    own = "external" if isinstance(found.family, External) else scenario
+    return merged(values.get("all", {}), values.get(own, {}))
 
 
 def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
