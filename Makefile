@@ -21,7 +21,7 @@ test-slow: $(READY)
 test-browser: $(READY)
 	test -x $(CHROMIUM) || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pip install --quiet -e '.[browser]' -c constraints.txt
-	MACOP_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/play tests/deploy
+	MACOP_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/play tests/deploy/test_browser.py
 
 coverage: $(READY)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html

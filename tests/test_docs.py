@@ -29,6 +29,12 @@ PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.m
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "zoo" / "README.md", ROOT / "agents" / "README.md"]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 GENERATED = {"agents.md", "commands.md"}  # made when the site is built
+MY_MODULE = """
+import macop_aht
+
+def make_env():
+    return macop_aht.parallel_env("LBF4")
+"""
 CHEAP = (
     (r"learn\([\d_]+\)", "learn(128)"),
     (r"n_steps=128, batch_size=256", "n_steps=16, batch_size=64"),
@@ -54,12 +60,10 @@ def module(path):
 
 @pytest.fixture
 def inside(tmp_path, monkeypatch):
-    """A folder with the module that the pages call `my_module`."""
-    (tmp_path / "my_module.py").write_text("from mpe2.simple_spread_v3 import parallel_env as make_env\n")
+    """An empty working folder with the module of an environment, as the pages call it."""
+    (tmp_path / "my_module.py").write_text(MY_MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    yield
-    sys.modules.pop("my_module", None)
 
 
 # --- Code

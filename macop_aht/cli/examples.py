@@ -12,7 +12,7 @@ EXAMPLES: Final = {
     "demo": "macop demo --gif demo.gif --train",
     "check": "macop check my_module:make_env",
     "play": "macop play LBF4",
-    "watch": "macop watch LBF4 --teammate zoo:macop/3",
+    "watch": "macop watch LBF4 --beliefs --out episode.gif",
     "selfplay": "macop selfplay LBF4 --teams 4 --steps 125000 --out runs/lbf4",
     "train": "macop train LBF4 --method macop+ --out runs/plus",
     "sequence": "macop sequence runs/macop runs/fcp --length 10 --out runs/sequence",

@@ -15,7 +15,7 @@ from macop_aht.scenarios.drawing import Screen
 
 
 class MacopVectorEnv(VectorEnv):
-    """B environments of one scenario that step together, with batched teammates inside.
+    r"""B environments of one scenario that step together, with batched teammates inside.
 
     ```python
     envs = gym.make_vec("MacopLBF4-v0", num_envs=256, teammate="scripted")
@@ -37,7 +37,7 @@ class MacopVectorEnv(VectorEnv):
     |---|---|
     | `"NextStep"` | in the step after the end, which ignores the action and returns the first observation |
     | `"SameStep"` | at once; `infos["final_obs"]` and `infos["final_info"]` have the end of the last one |
-    | `"Disabled"` | when you reset the environments that are over, with `options={"reset_mask": over}` |
+    | `"Disabled"` | when you reset it, by `options={"reset_mask": terminations \| truncations}` |
 
     ### Infos
     | key | type | meaning |

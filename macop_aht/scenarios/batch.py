@@ -37,7 +37,7 @@ def _settle(clock, limit, reward, terminated, truncated, score):
 
 def _bytes(world: World) -> int:
     """Return about how many bytes an environment takes, with teammates in it."""
-    state = sum(part.nbytes for part in world.allocate(1) or ())
+    state = sum(part.nbytes for part in world.allocate(1) or ())  # an external world keeps its own
     agent = 4 * len(world.observations) + len(world.actions) + 100
     return state + world.n_agents * agent + 8 * (world.reset_draws + world.step_draws)
 
