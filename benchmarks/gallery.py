@@ -21,7 +21,7 @@ from macop_aht.scenarios import build
 from macop_aht.scenarios.drawing import Screen
 
 WIDTH = 240  # pixels of the page
-COLOURS = 64
+COLOURS = 48
 FRAMES = 30  # of an episode; a longer one is shown faster
 LIMIT = 150_000  # bytes of a file
 CAST = {  # the shipped method, then two scripts that the ego meets one after the other

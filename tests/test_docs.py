@@ -73,11 +73,13 @@ def inside(tmp_path, monkeypatch):
 def test_python_runs(page, inside, passing):
     """Block after block, with fewer steps of learning."""
     use_threads(1)
-    names: dict = {}
+    names = {"my_policy": lambda obs, mask: mask.argmax(axis=1), "gymnasium": gym}  # what a page takes as given
     for code in blocks(page, "python"):
         for pattern, cheap in CHEAP:
             code = re.sub(pattern, cheap, code)
-        exec(code, names)
+        compiled = compile(code, name_of(page), "exec")
+        if "from smac.env" not in code:  # which needs StarCraft II
+            exec(compiled, names)
 
 
 def commands(page):
@@ -223,8 +225,6 @@ def test_the_notebook_runs(tmp_path):
     from nbclient import NotebookClient
 
     document = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text())
-    later = () if hasattr(macop_aht, "embed") else ("embed(", "External", "mpe2")
-    document["cells"] = [cell for cell in document["cells"] if not any(word in cell["source"] for word in later)]
     cheap = (*CHEAP, ("--preset demo", "--preset demo --teammate-steps 4000 --ego-steps 2000 --max-iterations 1"))
     cheap = (
         *cheap,

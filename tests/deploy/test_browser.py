@@ -1,6 +1,7 @@
 """The page in examples/browser, in Chromium: recorded episodes of LBF4, the same actions and heads as Python's."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "examples" / "browser"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = shutil.which(os.environ.get("MACOP_CHROMIUM", "chromium"))
 
 pytestmark = [
     pytest.mark.browser,
