@@ -36,7 +36,7 @@ def watch_self_play(
     """Play every group in all seats, greedily, and return what it does; the tracks of the first `tracked` episodes are kept."""
     seating = Seating.self_play(groups, episodes)
     size = len(seating.member)
-    tracks = _Tracks([b for b in range(size) if b % episodes < tracked])
+    tracks = _Tracks([b for b in range(size) if b % episodes < tracked and world.own])
     played = greedy_episodes(world, seating, range(seed, seed + size), device, [tracks])
     behaviours = [Behaviour() for _ in range(groups.population)]
     for b in tracks.order:

@@ -120,5 +120,5 @@ def draw(finished: Finished, behaviours: Sequence[Behaviour], matrix: np.ndarray
         plots.process(iterations(finished.decisions), run.config.stop_threshold, folder.figure("process"))
     heads = [f"head {k}" for k in range(len(matrix))]
     plots.heat_map(matrix, heads, names, f"{run.method} on {run.scenario}: return", folder.figure("crossplay"))
-    if finished.setup.world.make_batch is None:  # the suite knows where agents are only in its own worlds
+    if finished.setup.world.own:
         plots.ways(finished.setup.world, names, behaviours, folder.figure("ways"))

@@ -129,6 +129,8 @@ class Game:
             self._end()
 
     def _end(self) -> None:
+        if self._play.batch.void[0]:  # it came to no result, such as after a lost connection
+            return
         for seat in self._seats:
             seat.end(self._play, _ONE)
         self._count += 1

@@ -90,6 +90,11 @@ class World:
     make_batch: Callable[[World, int], Batch] | None = None  # returns B environments; None: those of the kernels
 
     @property
+    def own(self) -> bool:
+        """Return whether this is a world of the suite, which knows where its agents are."""
+        return self.make_batch is None
+
+    @property
     def global_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds of the global state: (S,) (S,)."""
         low, high = self.bounds
