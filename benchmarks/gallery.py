@@ -32,7 +32,7 @@ CAST = {  # the shipped method, then two scripts that the ego meets one after th
     "CN2": ("macop-plus", "landmark-0", "landmark-1"),
     "CN3": ("macop-plus", "landmark-0", "landmark-2"),
     "SMAC1": ("macop-plus", "left-first", "right-first"),
-    "SMAC2": ("macop", "kite", "focus-weakest"),
+    "SMAC2": ("macop-plus", "kite", "focus-weakest"),
 }
 
 

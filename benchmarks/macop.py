@@ -213,7 +213,8 @@ def report(runs: dict[Key, dict[str, Any]], preset: str | None) -> str:
         "different ones after each iteration; groups: all that were made, and those that stayed in "
         "a population, which the returns are of. Macop has the preset `paper`, Macop+ the preset `strong`. Runs of an earlier "
         "commit had self-play of the ego in its lessons (but for PP), and chose a head by the episodes that it was measured in. "
-        "Minutes are wall-clock, of those runs of Macop+ with up to three processes on two cores.",
+        "Minutes are wall-clock: Macop+'s seed 0 with up to three processes on two cores, its other seeds and SMAC2 with up to "
+        "ten, so that they say little.",
         "",
         "| scenario | method | seeds | outcomes | groups | heads | best head | over self-play | with groups it met "
         "| worst group | saboteurs | minutes | commit |",
