@@ -43,7 +43,8 @@ FORMAT = "2"  # of the file; its last column says so in every row
 COLUMNS = {column.name: column.name.rstrip("_") for column in fields(Row)}  # by field
 HEADER = [*COLUMNS.values(), "format"]
 KINDS = {"seed": int, "episode": int, "return_": float, "length": int}  # the others are texts
-LIMIT = 2**27  # characters of a file
+LIMIT = 2**26  # characters of a file
+ROWS = 2**19  # of a file
 LONGEST = 2**18  # characters of a line
 DAMAGES = (csv.Error, EOFError, KeyError, TypeError, ValueError, gzip.BadGzipFile, zlib.error)
 
@@ -109,11 +110,23 @@ def _limited(file: TextIO) -> Iterator[str]:
         yield line
 
 
+def _counted(lines: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Return the lines, each of as many fields as the first, and not more than a file may have."""
+    width = 0
+    for k, line in enumerate(lines):
+        width = width or min(len(line), len(HEADER))
+        if k > ROWS or len(line) != width:
+            raise ValueError(
+                f"line {k + 1} has {len(line)} fields, where {width} are expected; a file has at most {ROWS} rows"
+            )
+        yield line
+
+
 def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     """The header and the other lines."""
     try:
         with _open(path) as file:
-            header, *lines = csv.reader(_limited(file))
+            header, *lines = _counted(csv.reader(_limited(file)))
     except DAMAGES as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return header, lines

@@ -93,7 +93,8 @@ def _checkpoint(path: Path) -> None:
         return
     arrays, note = checkpoints.read_unchecked(path)
     if "decision" in note:
-        note = {**note, "format": FORMAT, "decision": _decision(note["decision"])}
+        with checkpoints.fitting(path):
+            note = {**note, "format": FORMAT, "decision": _decision(note["decision"])}
     checkpoints.write(path, arrays, note)
 
 

@@ -22,7 +22,7 @@ from macop_aht.scenarios import build, find
 from macop_aht.scenarios.spec import World
 from macop_aht.util import hint
 from macop_aht.zoo import graphs
-from macop_aht.zoo.cards import SPLITS, Card, read_index
+from macop_aht.zoo.cards import INDEX, SPLITS, Card, read_index
 
 __all__ = ["Card", "card", "cards", "graph", "list", "load", "split"]
 
@@ -111,6 +111,6 @@ def _checked(known: Card, world: World, folder: str | Path | None) -> tuple[byte
         graphs.check(found, world)
     except FormatError as error:
         raise ValueError(
-            f"{path} is not the file of {known.name}: {error}. Restore it from the zoo's source"
+            f"{path} is not the file that {INDEX} names for {known.name}: {error}. Restore it from the zoo's source"
         ) from error
     return content, found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from macop_aht.util import hint, read_limited, write_whole
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 INDEX = "index.json"
+GROUP_FILE = re.compile(r"[^/\\\0\ud800-\udfff]{1,200}\.onnx")  # what a group's file may be called, in its folder
 FORMAT = 2
 LIMIT = 8 * 2**20  # bytes of an index
 ABOUT = "Teammate groups of this scenario. The responder is the group of the zoo that does best with a group."
@@ -47,7 +49,7 @@ class Card:
             raise ConfigError(f"card {self.name!r} has control characters among its texts")
         if not (math.isfinite(self.self_play) and math.isfinite(self.best_response)):
             raise ConfigError(f"card {self.name!r} has NaN or infinity among its figures")
-        if "/" not in self.name or Path(self.file).name != self.file or not self.file.endswith(".onnx"):
+        if "/" not in self.name or len(self.name) > 200 or not GROUP_FILE.fullmatch(self.file):
             raise ConfigError(
                 f"card {self.name!r}, file {self.file!r}: a name is generator/number, a file is NAME.onnx in its folder"
             )

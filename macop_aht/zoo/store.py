@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 from macop_aht.util import read_limited, write_whole
-from macop_aht.zoo.cards import INDEX, LIMIT, Card, read_index, write_index
+from macop_aht.zoo.cards import GROUP_FILE, INDEX, LIMIT, Card, read_index, write_index
 
 NOTE = "change.json"  # the files of a change that is under way
-GROUP_FILE = re.compile(r"[^/\\\0\ud800-\udfff]{1,200}\.onnx")
 
 
 def file_name(name: str, content: bytes) -> str:
