@@ -115,10 +115,10 @@ def _counted(lines: Iterable[list[str]]) -> Iterator[list[str]]:
     width = 0
     for k, line in enumerate(lines):
         width = width or min(len(line), len(HEADER))
-        if k > ROWS or len(line) != width:
-            raise ValueError(
-                f"line {k + 1} has {len(line)} fields, where {width} are expected; a file has at most {ROWS} rows"
-            )
+        if k > ROWS:
+            raise ValueError(f"it has more than {ROWS} rows")
+        if len(line) != width:
+            raise ValueError(f"line {k + 1} has {len(line)} fields; {width} are expected")
         yield line
 
 

@@ -236,7 +236,7 @@ def test_a_damaged_file_stops_those_alone_who_need_it(small_zoo):
     env = gym.make("MacopLBF4-v0", teammate="zoo:test")
     assert env.reset(seed=0)[1]["teammate"] == "zoo:macop/2"
     assert {row.teammate for row in macop_aht.evaluate("random", "LBF4", ["zoo:test"], 2)} == {"zoo:macop/2"}
-    with pytest.raises(ValueError, match=r"macop-0\.onnx is not the file of macop/0"):
+    with pytest.raises(ValueError, match=r"macop-0\.onnx is not the file that index.json names for macop/0"):
         zoo.split("LBF4", "train")
 
 
