@@ -11,7 +11,10 @@ class Bar:
     """A bar with phase, steps, return, steps per second and time left. Runs in phases have a second bar for the whole run."""
 
     def __init__(self, steps: int, whole_run: bool = False) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        try:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        except ImportError as error:
+            raise ImportError("training needs more packages: pip install 'macop-aht[train]'") from error
 
         columns = (
             TextColumn("{task.description}"),

@@ -28,6 +28,7 @@ SHORT = {"min_iterations": 2, "max_iterations": 3, "teammate_steps": 300_000, "e
 
 
 EGO = "macop-plus/LBF4"  # the trained ego of the pictures
+FILMED, FILMED_EGO = "PP1", "macop-plus/PP1"
 NEXT = {
     "macop play LBF4": "be the unknown teammate yourself, in the browser",
     f"macop watch LBF4 --agent {EGO} --beliefs": "see what the agent believes of its teammate",
@@ -49,9 +50,9 @@ def table(episodes: int = 256) -> list[tuple[str, str, float, float]]:
     return rows
 
 
-def film(scenario: str, script: str, path: str | Path, seed: int = 0) -> int:
-    """Write an episode of a scripted pair as an animated GIF; return the number of frames."""
-    choice = Choice(f"scripted:{script}", "", f"scripted:{script}", person=False)
+def film(scenario: str, ego: str, script: str, path: str | Path, seed: int = 0) -> int:
+    """Write an episode of a trained ego with a scripted teammate as an animated GIF; return the number of frames."""
+    choice = Choice(ego, "zero-shot", f"scripted:{script}", person=False)
     moments = watch.frames(scenario, choice, 1, seed)
     return watch.film(Path(path), ((watch.picture(moment), moment.over) for moment in moments), fps=5)
 
@@ -114,8 +115,8 @@ def main(gif: str | Path, episodes: int = 256) -> None:
     for name, script, matched, mixed in table(episodes):
         show(f"{name:10}{script:20}{matched:14.2f}{mixed:20.2f}")
     show(f"\nmean returns over {episodes} episodes; 1 is a success, in SMAC 20 is a win")
-    count = film("SMAC1", PAIRS["SMAC1"], gif)
-    show(f"wrote {gif}: {count} frames of {SCENARIOS['SMAC1'].name}, played by a scripted team")
+    count = film(FILMED, FILMED_EGO, PAIRS[FILMED], gif)
+    show(f"wrote {gif}: {count} frames of {SCENARIOS[FILMED].name}, {FILMED_EGO} with scripted:{PAIRS[FILMED]}")
     picture = Path(gif).with_suffix(".png")
     found = ", ".join(f"{value:g}" for value in meetings(picture))
     show(f"wrote {picture}: the trained ego's first episode with the teammate of each corner on LBF4; returns {found}")

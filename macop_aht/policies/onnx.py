@@ -74,7 +74,7 @@ class OnnxPolicy:
 
 def _content(path: Path) -> bytes:
     if not path.is_file():
-        raise FileNotFoundError(f"no teammate at {path}; give the path of an .onnx file")
+        raise FileNotFoundError(f"no agent or teammate at {path}; give the path of an .onnx file")
     with open(path, "rb") as file:
         content = file.read(LIMIT + 1)
     if len(content) > LIMIT:

@@ -102,7 +102,7 @@ CASES = {
     "no zoo": (lambda: lbf4(teammate="zoo:macop/none"), "there is no group 'macop/none' for LBF4"),
     "wrong type": (lambda: lbf4(teammate=3), "teammate is 3 of type int; allowed are"),
     "nobody": (lambda: lbf4(teammate=[]), "the list of teammates is empty"),
-    "no file": (lambda: lbf4(teammate="nowhere.onnx"), "no teammate at .*nowhere.onnx; give the path"),
+    "no file": (lambda: lbf4(teammate="nowhere.onnx"), "no agent or teammate at .*nowhere.onnx; give the path"),
     "no episodes": (lambda: lbf4(episodes_per_teammate=0), "episodes_per_teammate is 0"),
     "teammate's range": (lambda: lbf4(teammate=gives([7])).step(0), r"gave actions \[7\]; allowed are 0\.\.4"),
     "teammate's shape": (
