@@ -126,23 +126,25 @@ function announce(state, before) {
   if (state.over && game.person) {
     const [title, text] = verdict(state);
     banner(title, text, "Next episode ⏎", () => send({ type: "next" }), state.score > 0);
-    $("live").textContent = `${title} ${text}`;
+    $("live").textContent = spoken(title, text);
   } else if (state.waiting) {
     const clock = game.pace === 0 ? "The world waits for your moves." : "The clock starts with your first move.";
     banner("You are the unknown teammate", `${game.welcome.about}. ${clock}`, "Start ⏎", begin);
   } else {
     $("banner").hidden = true;
-    if (state.over) $("live").textContent = verdict(state).join(" ");
+    if (state.over) $("live").textContent = spoken(...verdict(state));
     else if (state.scene.grid?.[0] && (game.pace === 0 || !before)) $("live").textContent = places(state);
   }
 }
 
 function verdict({ score, step, outcome, won }) {
-  const late = step >= game.welcome.limit ? "Time is up." : "Defeat.";
-  const title = won === true ? "Victory!" : won === false ? late : score > 0 ? "Well done, together!" : "No luck this time.";
+  const late = step >= game.welcome.limit ? "Time is up" : "Defeat";
+  const title = won === true ? "Victory!" : won === false ? late : score > 0 ? "Well done, together!" : "No luck this time";
   const how = outcome ? `${outcome} · ` : "";
   return [title, `${how}return ${score.toFixed(2)} after ${step} steps`];
 }
+
+const spoken = (title, text) => `${title}${title.endsWith("!") ? "" : "."} ${text}`;
 
 // Where everybody is on a grid, for those who hear the page.
 function places({ scene, step }) {
