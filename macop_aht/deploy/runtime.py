@@ -329,7 +329,8 @@ class EgoAgent:
 
 def valid_heads(heads: np.ndarray, count: int, name: str) -> np.ndarray:
     """Return the heads that the selector `name` has chosen; raise `BundleError` where an ego of `count` heads has no such one."""
-    if np.count_nonzero(heads.view(np.uint64) >= count):  # as unsigned numbers, negative ones are large
+    found = heads.ravel().tolist()  # for a few numbers, Python is faster
+    if min(found) < 0 or max(found) >= count:
         raise BundleError(f"{name} chose the heads {heads.tolist()}; there are 0..{count - 1}. Export the bundle again")
     return heads
 
