@@ -182,7 +182,7 @@ def _generalist(setup: Setup[Any], ego: Ego, groups: Stack, config: GeneralistCo
         return None
     say(f"the generalist head learns from {config.rounds:,} rounds of episodes")
     returns, seed = cross_returns(setup, ego, groups, setup.phase_seed(3_003)), setup.phase_seed(3_004)
-    return generalist.train(setup.world, ego, groups, returns, config, seed)
+    return generalist.train(setup.world, ego, groups, returns, config, seed, say)
 
 
 def _zero_shot(

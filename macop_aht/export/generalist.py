@@ -167,14 +167,25 @@ class GeneralistTrainer:
         return masked_mean(loss * (1 - known[:, -1]), batch.real)
 
 
-def train(world: World, ego: Ego, groups: Stack, returns: np.ndarray, config: GeneralistConfig, seed: int) -> Ego:
+def train(
+    world: World,
+    ego: Ego,
+    groups: Stack,
+    returns: np.ndarray,
+    config: GeneralistConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda line: None,
+) -> Ego:
     """Return a network with a generalist head; it is the same for the same seed.
 
     `returns` (K,G) are those of the ego's heads with the groups, of which the last are these heads: see `with_synthetic`.
+    `say` is told every tenth of the rounds.
     """
     trainer = GeneralistTrainer(world, ego, groups, returns, config, seed)
     for k in range(config.rounds):
         trainer.round(k / config.rounds)
+        if 10 * (k + 1) // config.rounds > 10 * k // config.rounds:
+            say(f"generalist head: {k + 1:,} of {config.rounds:,} rounds")
     return trainer.net
 
 
