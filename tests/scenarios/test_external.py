@@ -422,13 +422,13 @@ def test_the_other_package_called_smac_is_told_apart(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("environment", "own", "steps", "apart"),
+    ("environment", "own", "steps", "learnt", "apart"),
     [
-        ("tests.environments:make_foraging", "LBF4", 40_000, 0.05),
-        ("tests.environments:make_combat", "SMAC1", 30_000, 1.0),
+        ("tests.environments:make_foraging", "LBF4", 200_000, 0.9, 0.1),
+        ("tests.environments:make_combat", "SMAC1", 60_000, 5.0, 1.0),
     ],
 )
-def test_self_play_learns_as_much_from_outside(environment, own, steps, apart):
+def test_self_play_learns_as_much_from_outside(environment, own, steps, learnt, apart):
     """The same settings; only the later episodes have other seeds."""
     from macop_aht.learner.selfplay import SelfPlayConfig, self_play_returns, self_play_training
     from macop_aht.methods import presets
@@ -439,6 +439,7 @@ def test_self_play_learns_as_much_from_outside(environment, own, steps, apart):
         training.run()
         returns.append(self_play_returns(build(own), training.learner.net, 100, 7, torch.device("cpu")))
     print(environment, *returns)
+    assert returns[1].mean() > learnt
     assert returns[0].mean() == pytest.approx(returns[1].mean(), abs=apart)
 
 
