@@ -138,7 +138,7 @@ class Failing(Walk):
 
 
 class SmacStandIn:
-    """SMAC's interface over the suite's combat, with SMAC's habits.
+    """SMAC's interface over the suite's combat, with SMAC's peculiarities.
 
     The seed goes into the constructor. The time limit says `terminated`, and `info["episode_limit"]` comes only with
     `continuing_episode`. An action that is not available fails, and no-op is for the dead only. `lost_at` are steps, counted

@@ -46,11 +46,7 @@ def _play(arguments: argparse.Namespace) -> None:
     pages.serve(server, sock, ready)
 
 
-def add_play(commands: Commands, words: Sequence[str]) -> None:
-    parser = commands.add_parser("play", help="play in the browser as the unknown teammate of an agent")
-    parser.add_argument(
-        "scenario", nargs="?", default="", help="name of a scenario, such as LBF4 (default: choose on the page)"
-    )
+def _add_agent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent",
         default="",
@@ -61,6 +57,14 @@ def add_play(commands: Commands, words: Sequence[str]) -> None:
     parser.add_argument(
         "--selector", default="", metavar="NAME", help="selector of the bundle (default: zero-shot, where it has that)"
     )
+
+
+def add_play(commands: Commands, words: Sequence[str]) -> None:
+    parser = commands.add_parser("play", help="play in the browser as the unknown teammate of an agent")
+    parser.add_argument(
+        "scenario", nargs="?", default="", help="name of a scenario, such as LBF4 (default: choose on the page)"
+    )
+    _add_agent(parser)
     parser.add_argument(
         "--record", type=new_file, metavar="FILE", help="file to which every episode is added as a line of JSON"
     )
@@ -118,18 +122,9 @@ def _film(text: str) -> Path:
 def add_watch(commands: Commands, words: Sequence[str]) -> None:
     parser = commands.add_parser("watch", help="film an agent with a teammate, as GIF, MP4 or text")
     parser.add_argument("scenario", help="name of a scenario, such as LBF4 (`macop scenarios` lists them)")
-    parser.add_argument(
-        "--agent",
-        default="",
-        metavar="AGENT",
-        help="bundle (folder or shipped name) or teammate spec that plays the ego (default: the shipped bundle of Macop+, "
-        "else of Macop)",
-    )
+    _add_agent(parser)
     parser.add_argument(
         "--teammate", default="", metavar="TEAMMATE", help="teammate, as for teammate= (default: a group of zoo:test)"
-    )
-    parser.add_argument(
-        "--selector", default="", metavar="NAME", help="selector of the bundle (default: zero-shot, where it has that)"
     )
     parser.add_argument(
         "--episodes",

@@ -6,7 +6,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from macop_aht.onnx import FormatError, check, read
-from macop_aht.onnx.check import KNOWN, Call, Value, _begin, _outputs
+from macop_aht.onnx.check import _begin
+from macop_aht.onnx.shapes import KNOWN, Call, Value, outputs
 from macop_aht.policies import OnnxPolicy, resolve
 from macop_aht.scenarios import build
 from tests.helpers import save_teammate
@@ -125,7 +126,7 @@ def test_shapes_are_those_of_onnxruntime(op):
         found = session.run(None, dict.fromkeys(names, np.ones((rows, WIDE), np.float32)))
         values = _begin(graph, rows)
         for one in graph.nodes:
-            given = _outputs(Call(one, [values[name] for name in one.inputs]))
+            given = outputs(Call(one, [values[name] for name in one.inputs]))
             values |= dict(zip(one.outputs, given, strict=False))
         ours = [values[name] for name in last.output]
         assert [value.shape for value in ours] == [array.shape for array in found]
@@ -139,7 +140,7 @@ def folded(nodes, constants):
     graph = read(content(nodes, constants, [("y", None)]))
     values = _begin(graph, 3)
     for one in graph.nodes:
-        values |= dict(zip(one.outputs, _outputs(Call(one, [values[name] for name in one.inputs])), strict=False))
+        values |= dict(zip(one.outputs, outputs(Call(one, [values[name] for name in one.inputs])), strict=False))
     return values["y"]
 
 

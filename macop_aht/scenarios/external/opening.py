@@ -96,5 +96,5 @@ def _state_size(form: Any) -> int:
         return 0
     try:
         return int(np.size(form.state()))
-    except (NotImplementedError, AttributeError, TypeError):
+    except NotImplementedError:  # of PettingZoo's base class
         return 0
