@@ -214,10 +214,14 @@ class ExternalBatch(Batch):
         self.live[:] = False
         if live.any():
             self._begin_episodes(live)
+        over = np.zeros_like(live)  # an episode that was not over ends: the environment is not deterministic
         for t in range(int(clock[live].max(initial=0))):
-            self.live[:] = live & (clock > t)
+            self.live[:] = live & (clock > t) & ~over
             self.step(kept["log"][:, t])
-        differs = live & ((self.obs != kept["obs"]).any(axis=(1, 2)) | (np.abs(self.score - arrays["score"]) > 1e-9))
+            over |= self.terminated | self.truncated
+        differs = live & (
+            over | (self.obs != kept["obs"]).any(axis=(1, 2)) | (np.abs(self.score - arrays["score"]) > 1e-9)
+        )
         self.clock[:], self.live[:] = clock, live
         self.score[~live] = arrays["score"][~live]
         return differs
